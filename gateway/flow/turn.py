@@ -1,0 +1,91 @@
+"""The turn: one request, from arrival to record. Every stage returns a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from gateway.context.report import Document, PruneReport
+from gateway.store.document import TaskDocument
+from worker.protocol import DecodeControls
+
+Endpoint: TypeAlias = Literal["/v1/chat/completions", "/v1/completions"]
+Lane: TypeAlias = str
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """OpenFeature's words: which variant, by which targeting key, why."""
+
+    lane: Lane = "treatment"
+    experiment: str = ""
+    unit: str = ""
+    """Hash of the targeting key; empty where the lane is not sticky."""
+    is_sticky: bool = False
+    reason: Literal["default", "split", "override", "not_enrolled"] = "default"
+    pruning: bool = True
+    gravity: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the turn ended. Times in seconds, entropies in nats."""
+
+    status: Literal["ok", "error", "cancelled"] = "ok"
+    finish_reasons: tuple[str, ...] = ()
+    error_code: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    time_to_first_token_s: float | None = None
+    latency_s: float = 0.0
+    mean_entropy_nats: float | None = None
+    mean_gravity: float | None = None
+    entropic_time_nats: float | None = None
+    """tau, with the net drop and the envelope beside it."""
+    net_drop_nats: float | None = None
+    envelope_nats: float | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The finished turn *is* the record."""
+
+    id: str
+    received_at: float
+    """Unix time, seconds."""
+    endpoint: Endpoint
+    body: Mapping[str, Any]
+    """The client's request without ``documents``, ``task`` and ``gravity``."""
+    model: str
+    is_streaming: bool
+    wants_usage: bool
+    user: str = ""
+    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Lower-case names; only those that assignment may read."""
+    documents: tuple[Document, ...] = ()
+    requested_task: str = ""
+    gravity_override: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    question: str = ""
+    """The last user message or the prompt: what the documents are judged against."""
+
+    # assign
+    assignment: Assignment = Assignment()
+    # prune, shape
+    task: TaskDocument | None = None
+    config_sha: str = ""
+    warnings: tuple[str, ...] = ()
+    """For example: this task's calibration was taken at another temperature."""
+    prune_report: PruneReport = PruneReport()
+    controls: DecodeControls = DecodeControls()
+    upstream_body: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """What goes to the worker."""
+    # bucket, dispatch
+    expected_s: float | None = None
+    bucket: int = 0
+    worker: str = ""
+    num_attempts: int = 0
+    # relay
+    outcome: Outcome = Outcome()

@@ -1,0 +1,143 @@
+"""The typed configuration documents: one task, one experiment."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from worker.protocol import (
+    AdaptiveControls,
+    DriftFeedback,
+    GravityStage,
+    Probability,
+    Steps,
+    TemperatureControls,
+    ThemeVector,
+    Word,
+)
+
+
+class ConfigModel(BaseModel):
+    """The editing schema: unknown fields are typos and are rejected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class GravitySection(ConfigModel):
+    """How the pull of ``core_semantics`` and ``penalize`` is applied; the meaning is GravityControls'."""
+
+    boost_weight: Annotated[float, Field(ge=0.0, le=10.0)] = 0.2
+    penalty_weight: Annotated[float, Field(ge=0.0, le=10.0)] = 1.0
+    mode: Literal["bias", "mask"] = "bias"
+    plausible: Probability = 0.05
+    max_bias_nats: Annotated[float, Field(gt=0.0, le=20.0)] = 3.0
+    vector: ThemeVector | None = None
+    decay: Literal["none", "linear", "half_life"] = "linear"
+    half_life_steps: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    stages: Annotated[tuple[GravityStage, ...], Field(max_length=16)] = ()
+    drift: DriftFeedback | None = None
+    repetition_brake: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    theme_keywords: Annotated[int, Field(ge=0, le=64)] = 8
+    """How many words of the pruned context's theme join core_semantics for this request."""
+
+
+class ContextSection(ConfigModel):
+    """What stays of the documents."""
+
+    pruning: bool = True
+    keep_threshold: Probability = 0.2
+    token_budget: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
+    order: Literal["as_sent", "relevance", "ends"] = "as_sent"
+    template: str = "[{id}] {title}\n{text}"
+    """One document; {id}, {title} and {text} are filled in, an empty title leaves no gap."""
+    preamble: str = "Use these documents to answer. Name the ids you used."
+
+
+class SamplingSection(ConfigModel):
+    """Defaults for what the client leaves out."""
+
+    temperature: Annotated[float, Field(ge=0.0, le=2.0)] | None = None
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+
+
+class CalibrationSection(ConfigModel):
+    """Where the entropies of this task were measured, and what they were."""
+
+    model: str
+    temperature: Annotated[float, Field(ge=0.0, le=10.0)]
+    s_mean: Probability
+    """Expected s before this task has any history."""
+
+
+class BucketSection(ConfigModel):
+    """Edges of expected s between the buckets; n edges make n + 1 buckets."""
+
+    edges: Annotated[tuple[Probability, ...], Field(max_length=63)] = (0.10, 0.15, 0.20)
+
+    @model_validator(mode="after")
+    def _ascending(self) -> BucketSection:
+        if any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
+            raise ValueError("bucket edges must ascend")
+        return self
+
+
+class TaskDocument(ConfigModel):
+    """One task: ``configs/tasks/NAME.yaml``. The first five fields are the seed's own words."""
+
+    schema_version: Literal[1] = 1
+    task_type: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+    core_semantics: Annotated[tuple[Word, ...], Field(max_length=256)] = ()
+    penalize: Annotated[tuple[Word, ...], Field(max_length=256)] = ()
+    gravity_strength: Annotated[float, Field(ge=0.0, le=20.0)] = 0.0
+    decay_after_steps: Steps | None = None
+    description: str = ""
+    adaptive: AdaptiveControls | None = None
+    gravity: GravitySection = GravitySection()
+    temperature: TemperatureControls = TemperatureControls()
+    context: ContextSection = ContextSection()
+    sampling: SamplingSection = SamplingSection()
+    calibration: CalibrationSection | None = None
+    buckets: BucketSection = BucketSection()
+
+
+class Arm(ConfigModel):
+    """One lane of an experiment. ``start`` is fixed for ever, so a ramp moves only an arm's end."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+    start: Probability
+    """Where in [0, 1) the arm begins; it ends where the next one begins, scaled by coverage."""
+    pruning: bool = True
+    gravity: bool = True
+    """False sends the request with no decode controls at all."""
+    task: str | None = None
+    """Another task document than the request's own."""
+
+
+class ExperimentDocument(ConfigModel):
+    """One experiment: ``configs/experiments/NAME.yaml``."""
+
+    schema_version: Literal[1] = 1
+    id: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+    is_active: bool = True
+    tasks: tuple[str, ...] = ()
+    """Tasks it applies to; empty means all."""
+    coverage: Probability = 1.0
+    enrol_seed: str
+    """Seed of "in the experiment?"."""
+    arm_seed: str
+    """Seed of "which arm?"."""
+    unit_header: str | None = None
+    arms: Annotated[tuple[Arm, ...], Field(min_length=1, max_length=16)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ExperimentDocument:
+        starts = [arm.start for arm in self.arms]
+        if starts[0] != 0.0 or any(a >= b for a, b in zip(starts, starts[1:], strict=False)):
+            raise ValueError("arm starts must begin at 0 and ascend")
+        if len({arm.name for arm in self.arms}) != len(self.arms):
+            raise ValueError("arm names must differ")
+        if self.enrol_seed == self.arm_seed:
+            raise ValueError("enrol_seed and arm_seed must differ, or enrolment and arm correlate")
+        return self
