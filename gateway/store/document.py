@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -134,7 +135,7 @@ class ExperimentDocument(ConfigModel):
     @model_validator(mode="after")
     def _consistent(self) -> ExperimentDocument:
         starts = [arm.start for arm in self.arms]
-        if starts[0] != 0.0 or any(a >= b for a, b in zip(starts, starts[1:], strict=False)):
+        if starts[0] != 0.0 or any(a >= b for a, b in itertools.pairwise(starts)):
             raise ValueError("arm starts must begin at 0 and ascend")
         if len({arm.name for arm in self.arms}) != len(self.arms):
             raise ValueError("arm names must differ")
