@@ -1,0 +1,219 @@
+"""Every error of the gateway: one tree, which is also the table of answers.
+
+    GatewayError                     status  type                    code
+    ├── ConfigError                  –       (a broken document; never leaves as an answer)
+    └── RequestError
+        ├── InvalidRequest           400     invalid_request_error   invalid_value
+        │   ├── InvalidJson          400     invalid_request_error   invalid_json
+        │   └── ContextTooLong       400     invalid_request_error   context_length_exceeded
+        ├── AuthenticationFailed     401     authentication_error    invalid_api_key
+        ├── InsufficientScope        403     permission_error        insufficient_scope
+        ├── NotFound                 404     invalid_request_error   not_found
+        │   └── ModelNotFound        404     invalid_request_error   model_not_found
+        ├── MethodNotAllowed         405     invalid_request_error   method_not_allowed
+        ├── RequestTooLarge          413     invalid_request_error   request_too_large
+        ├── QueueFull                429     rate_limit_error        queue_full
+        ├── InternalError            500     server_error            internal_error
+        ├── UpstreamError            502     server_error            upstream_error
+        ├── Unavailable              503     server_error            unavailable
+        │   ├── NoWorkers            503     server_error            no_workers
+        │   ├── ShuttingDown         503     server_error            shutting_down
+        │   └── StoreUnavailable     503     server_error            store_unavailable
+        ├── UpstreamTimeout          504     server_error            upstream_timeout
+        └── UpstreamRejected         the worker's own 4xx, passed on
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class GatewayError(Exception):
+    """Anything that the gateway raises on purpose."""
+
+
+class ConfigError(GatewayError):
+    """A configuration document cannot be used. ``file`` and ``line`` say where, as far as it is known."""
+
+    def __init__(self, message: str, *, file: str = "", line: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.file = file
+        self.line = line
+
+
+class RequestError(GatewayError):
+    """An error that a client is told about.
+
+    ``param`` is the name of the field at fault, never its value; ``retry_after_s`` becomes ``Retry-After``.
+    """
+
+    status: int = 500
+    type: str = "server_error"
+    code: str = "internal_error"
+    default_message: ClassVar[str] = "The gateway failed."
+
+    def __init__(
+        self, message: str = "", *, param: str | None = None, retry_after_s: float | None = None
+    ) -> None:
+        self.message = message or self.default_message
+        self.param = param
+        self.retry_after_s = retry_after_s
+        super().__init__(self.message)
+
+    def as_body(self) -> dict[str, Any]:
+        """The OpenAI error object."""
+        return {
+            "error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        }
+
+
+class InvalidRequest(RequestError):
+    """The client wrote something that cannot be served."""
+
+    status = 400
+    type = "invalid_request_error"
+    code = "invalid_value"
+    default_message = "The request is not valid."
+
+
+class InvalidJson(InvalidRequest):
+    """The body is not JSON: bad syntax, bad UTF-8, a lone surrogate, NaN, an infinite number, too deep."""
+
+    code = "invalid_json"
+    default_message = "The body is not valid JSON."
+
+
+class ContextTooLong(InvalidRequest):
+    """Prompt and answer do not fit the model's context."""
+
+    code = "context_length_exceeded"
+    default_message = "The prompt does not fit the model's context."
+
+
+class AuthenticationFailed(RequestError):
+    """A key that is missing, wrong or expired: one body for all three."""
+
+    status = 401
+    type = "authentication_error"
+    code = "invalid_api_key"
+    default_message = "A valid key is required."
+
+
+class InsufficientScope(RequestError):
+    """The caller may not do this."""
+
+    status = 403
+    type = "permission_error"
+    code = "insufficient_scope"
+    default_message = "The caller is not allowed to do this."
+
+
+class NotFound(RequestError):
+    """There is nothing under this path or id."""
+
+    status = 404
+    type = "invalid_request_error"
+    code = "not_found"
+    default_message = "There is nothing here."
+
+
+class ModelNotFound(NotFound):
+    """No worker serves this model."""
+
+    code = "model_not_found"
+    default_message = "No worker serves this model."
+
+
+class MethodNotAllowed(RequestError):
+    """The path exists, the method does not."""
+
+    status = 405
+    type = "invalid_request_error"
+    code = "method_not_allowed"
+    default_message = "The method is not allowed here."
+
+
+class RequestTooLarge(RequestError):
+    """The body is over the limit."""
+
+    status = 413
+    type = "invalid_request_error"
+    code = "request_too_large"
+    default_message = "The body is too large."
+
+
+class QueueFull(RequestError):
+    """The workers have no room now."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "queue_full"
+    default_message = "The workers are busy; try again shortly."
+
+
+class InternalError(RequestError):
+    """A fault of the gateway itself."""
+
+
+class UpstreamError(RequestError):
+    """A worker failed: it did not answer, died, or sent what is not an answer."""
+
+    status = 502
+    code = "upstream_error"
+    default_message = "The worker failed."
+
+
+class Unavailable(RequestError):
+    """The gateway cannot serve this now."""
+
+    status = 503
+    code = "unavailable"
+    default_message = "The service is not available now."
+
+
+class NoWorkers(Unavailable):
+    """No worker is ready."""
+
+    code = "no_workers"
+    default_message = "No worker is ready."
+
+
+class ShuttingDown(Unavailable):
+    """The gateway is going away and the time for open streams is over."""
+
+    code = "shutting_down"
+    default_message = "The gateway is shutting down."
+
+
+class StoreUnavailable(Unavailable):
+    """Redis does not answer."""
+
+    code = "store_unavailable"
+    default_message = "The store does not answer."
+
+
+class UpstreamTimeout(RequestError):
+    """A worker did not answer in time."""
+
+    status = 504
+    code = "upstream_timeout"
+    default_message = "The worker did not answer in time."
+
+
+class UpstreamRejected(RequestError):
+    """A worker refused the request for a reason of the client's; its words are passed on."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        type: str = "invalid_request_error",
+        code: str = "invalid_value",
+        param: str | None = None,
+    ) -> None:
+        super().__init__(message, param=param)
+        self.status = status
+        self.type = type
+        self.code = code

@@ -1,0 +1,116 @@
+"""Process settings from the environment: ports, addresses, secrets, limits. Behaviour lives in ``configs/``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+TextRetention: TypeAlias = Literal["full", "hashed", "none"]
+LaneOverride: TypeAlias = Literal["auto", "anyone", "admin"]
+
+Seconds = Annotated[float, Field(gt=0.0, le=86_400.0)]
+
+
+class _SecretFiles(PydanticBaseSettingsSource):
+    """``NG_NAME_FILE=/path`` is read where ``NG_NAME`` would be, as container secrets are mounted."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        path = self.current_state.get(f"{field_name}_file")
+        return (Path(path).read_text().strip() if path else None), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        values = {}
+        for name, info in self.settings_cls.model_fields.items():
+            value, key, _ = self.get_field_value(info, name)
+            if value is not None:
+                values[key] = value
+        return values
+
+
+class GatewaySettings(BaseSettings):
+    """Every variable is ``NG_`` and the field's name in capitals; secrets may come as ``NG_…_FILE``."""
+
+    model_config = SettingsConfigDict(env_prefix="NG_", extra="ignore", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8080
+    """0 takes a free port; the ready line says which."""
+    config_dir: Path = Path("configs")
+
+    redis_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
+    redis_url_file: str | None = None
+    redis_timeout_s: Seconds = 1.0
+
+    workers: Annotated[tuple[str, ...], NoDecode] = ("http://127.0.0.1:8081",)
+    """Base URLs, separated by commas."""
+    worker_api_key: SecretStr | None = None
+    """Sent to workers as a bearer token; a client's own key never is."""
+    worker_api_key_file: str | None = None
+    probe_interval_s: Seconds = 2.0
+    probe_timeout_s: Seconds = 2.0
+    connect_timeout_s: Seconds = 3.0
+    first_token_timeout_s: Seconds = 120.0
+    """How long a worker may take to begin to answer: queueing and prefill."""
+    idle_timeout_s: Seconds = 60.0
+    """Longest silence inside a stream."""
+    request_timeout_s: Seconds = 600.0
+    """A whole answer that is not streamed."""
+    max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    breaker_failures: Annotated[int, Field(ge=1, le=100)] = 3
+    breaker_cooldown_s: Seconds = 5.0
+
+    admin_key: SecretStr | None = None
+    """Without one, /admin is for the loopback address only."""
+    admin_key_file: str | None = None
+    lane_override: LaneOverride = "auto"
+    """Who may send X-Gravity-Lane. auto: whoever holds the admin key; without one, the loopback address."""
+    max_body_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
+
+    ping_interval_s: Seconds = 15.0
+    drain_s: Annotated[float, Field(ge=0.0, le=3_600.0)] = 30.0
+    """How long open answers may go on after SIGTERM."""
+
+    text_retention: TextRetention = "full"
+    """What becomes of prompt and answer in a turn's record; replay needs ``full``."""
+    record_ttl_s: Annotated[int, Field(ge=60)] = 7 * 86_400
+    max_turns: Annotated[int, Field(ge=1)] = 100_000
+    """Bound of the stream ng:turns."""
+    record_queue: Annotated[int, Field(ge=1)] = 1_000
+    """Records that wait while Redis is away; the oldest beyond it is dropped and counted."""
+    max_record_bytes: Annotated[int, Field(ge=1024)] = 4 * 1024 * 1024
+    """A record above this is written without its texts."""
+    entropy_weight: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
+    """Weight of a new turn in a task's running mean of s."""
+
+    @field_validator("workers", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        parts = value.split(",") if isinstance(value, str) else value
+        if isinstance(parts, (list, tuple)):
+            return tuple(str(part).strip().rstrip("/") for part in parts if str(part).strip())
+        return parts
+
+    @field_validator("workers")
+    @classmethod
+    def _addresses(cls, workers: tuple[str, ...]) -> tuple[str, ...]:
+        for url in workers:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"a worker's address begins with http:// or https://: {url!r}")
+        if len(set(workers)) != len(workers):
+            raise ValueError("a worker is named twice")
+        return workers
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, _SecretFiles(settings_cls)
