@@ -1,0 +1,1 @@
+"""Replay: a recorded turn run again and compared with its record."""
