@@ -1,0 +1,73 @@
+"""Settings of a worker process, from the environment: ``NG_WORKER_…`` and the shared ``NG_REDIS_URL``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AliasChoices, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from worker.models import BUNDLED_MODEL, cache_folder
+
+Dtype: TypeAlias = Literal["auto", "bf16", "fp32"]
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0.0, le=86_400.0 * 366)]
+
+MIB = 1 << 20
+
+
+def _available_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class WorkerSettings(BaseSettings):
+    """One worker process. ``NG_WORKER_PORT=0`` takes a free port; the ready line names it."""
+
+    model_config = SettingsConfigDict(env_prefix="NG_WORKER_", frozen=True, extra="ignore")
+
+    model: str = BUNDLED_MODEL
+    """A folder, a Hugging Face id in the local cache, or the bundled model."""
+    served_name: str | None = None
+    """The name that requests use; by default the model's own."""
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8081
+    dtype: Dtype = "auto"
+    threads: Count = Field(default_factory=_available_cpus)
+    max_batch: Count = 32
+    """Sequences that decode together; the others wait."""
+    max_context: Count = 4096
+    """Positions of one sequence, prompt and completion together."""
+    prefill_chunk: Count = 256
+    max_waiting: Annotated[int, Field(ge=0)] = 512
+    """Sequences that may wait beyond ``max_batch``; more are refused with 429."""
+    max_body_bytes: Count = 16 * MIB
+    ping_s: Seconds = 15.0
+    """A comment goes out on a stream that was silent for so long."""
+    drain_s: Seconds = 30.0
+    """After SIGTERM running streams may finish for so long."""
+
+    redis_url: SecretStr | None = Field(
+        default=None, validation_alias=AliasChoices("NG_REDIS_URL", "redis_url")
+    )
+    """Where traces go; without it none are kept."""
+    redis_url_file: Path | None = Field(
+        default=None, validation_alias=AliasChoices("NG_REDIS_URL_FILE", "redis_url_file")
+    )
+    trace_timeout_s: Seconds = 1.0
+    """Redis is taken as away after so long without an answer. Tokens never wait for it."""
+    trace_ttl_s: Seconds = 7 * 86_400.0
+    trace_max_entries: Count = 20_000
+    """Entries kept of one turn's trace."""
+    trace_max_queued_steps: Count = 65_536
+    spill_dir: Path = Field(default_factory=lambda: cache_folder() / "spill")
+    spill_max_bytes: Count = 64 * MIB
+
+    def redis_address(self) -> str | None:
+        """The Redis URL, from the environment or from the file that holds the secret."""
+        if self.redis_url is not None:
+            return self.redis_url.get_secret_value() or None
+        if self.redis_url_file is not None:
+            return self.redis_url_file.read_text().strip() or None
+        return None
