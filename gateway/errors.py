@@ -1,26 +1,31 @@
 """Every error of the gateway: one tree, which is also the table of answers.
 
-    GatewayError                     status  type                    code
-    ├── ConfigError                  –       (a broken document; never leaves as an answer)
-    └── RequestError
-        ├── InvalidRequest           400     invalid_request_error   invalid_value
-        │   ├── InvalidJson          400     invalid_request_error   invalid_json
-        │   └── ContextTooLong       400     invalid_request_error   context_length_exceeded
-        ├── AuthenticationFailed     401     authentication_error    invalid_api_key
-        ├── InsufficientScope        403     permission_error        insufficient_scope
-        ├── NotFound                 404     invalid_request_error   not_found
-        │   └── ModelNotFound        404     invalid_request_error   model_not_found
-        ├── MethodNotAllowed         405     invalid_request_error   method_not_allowed
-        ├── RequestTooLarge          413     invalid_request_error   request_too_large
-        ├── QueueFull                429     rate_limit_error        queue_full
-        ├── InternalError            500     server_error            internal_error
-        ├── UpstreamError            502     server_error            upstream_error
-        ├── Unavailable              503     server_error            unavailable
-        │   ├── NoWorkers            503     server_error            no_workers
-        │   ├── ShuttingDown         503     server_error            shutting_down
-        │   └── StoreUnavailable     503     server_error            store_unavailable
-        ├── UpstreamTimeout          504     server_error            upstream_timeout
-        └── UpstreamRejected         the worker's own 4xx, passed on
+GatewayError                     status  type                    code
+├── ConfigError                  –       (a broken document; never leaves as an answer)
+├── CommandError                 –       (the command line; a message and an exit status)
+│   ├── StackError               –       (a process cannot run)
+│   ├── TraceError               –       (a turn's steps are not all there)
+│   └── ReplayError              –       (a turn cannot be replayed)
+└── RequestError
+    ├── InvalidRequest           400     invalid_request_error   invalid_value
+    │   ├── InvalidJson          400     invalid_request_error   invalid_json
+    │   └── ContextTooLong       400     invalid_request_error   context_length_exceeded
+    ├── AuthenticationFailed     401     authentication_error    invalid_api_key
+    ├── InsufficientScope        403     permission_error        insufficient_scope
+    ├── NotFound                 404     invalid_request_error   not_found
+    │   └── ModelNotFound        404     invalid_request_error   model_not_found
+    ├── MethodNotAllowed         405     invalid_request_error   method_not_allowed
+    ├── RequestTooLarge          413     invalid_request_error   request_too_large
+    ├── QueueFull                429     rate_limit_error        queue_full
+    ├── InternalError            500     server_error            internal_error
+    ├── UpstreamError            502     server_error            upstream_error
+    │   └── WorkerUnreachable    502     server_error            upstream_error
+    ├── Unavailable              503     server_error            unavailable
+    │   ├── NoWorkers            503     server_error            no_workers
+    │   ├── ShuttingDown         503     server_error            shutting_down
+    │   └── StoreUnavailable     503     server_error            store_unavailable
+    ├── UpstreamTimeout          504     server_error            upstream_timeout
+    └── UpstreamRejected         the worker's own 4xx, passed on
 """
 
 from __future__ import annotations
@@ -40,6 +45,26 @@ class ConfigError(GatewayError):
         self.message = message
         self.file = file
         self.line = line
+
+
+class CommandError(GatewayError):
+    """A command cannot do what it was asked; the message says why and what to change."""
+
+    exit_status: ClassVar[int] = 1
+
+
+class StackError(CommandError):
+    """A process of the stack cannot run."""
+
+
+class TraceError(CommandError):
+    """A turn's steps cannot be read, or are not all there."""
+
+
+class ReplayError(CommandError):
+    """The replay cannot run at all, which is not the same as a replay that differs."""
+
+    exit_status = 2
 
 
 class RequestError(GatewayError):
@@ -63,9 +88,7 @@ class RequestError(GatewayError):
 
     def as_body(self) -> dict[str, Any]:
         """The OpenAI error object."""
-        return {
-            "error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
-        }
+        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
 
 
 class InvalidRequest(RequestError):
@@ -162,6 +185,10 @@ class UpstreamError(RequestError):
     status = 502
     code = "upstream_error"
     default_message = "The worker failed."
+
+
+class WorkerUnreachable(UpstreamError):
+    """No connection to the worker could be made at all."""
 
 
 class Unavailable(RequestError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from gateway.stack.child import StackError
+from gateway.errors import StackError
 from gateway.stack.signals import InterruptedBySignal, until_signal
 from gateway.stack.stack import StackPlan, running
 from gateway.stack.valkey import without_password

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from gateway.errors import StackError
 from gateway.stack.leash import Leash
 
 OnLine: TypeAlias = Callable[[str, str], None]
@@ -19,10 +20,6 @@ OnLine: TypeAlias = Callable[[str, str], None]
 
 LONGEST_LINE_BYTES = 1 << 20
 KEPT_LINES = 30
-
-
-class StackError(Exception):
-    """The processes cannot run; the message says why and what to change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from gateway.stack.child import StackError
+from gateway.errors import StackError
 
 LOOPBACK = "127.0.0.1"
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from gateway.stack.child import Child, Command, OnLine, StackError
+from gateway.errors import StackError
+from gateway.stack.child import Child, Command, OnLine
 from gateway.stack.leash import Leash
 from gateway.stack.ports import LOOPBACK, require_free
 from gateway.stack.valkey import valkey_command, wait_for_ping

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.stack.child import Child, Command, StackError
+from gateway.errors import StackError
+from gateway.stack.child import Child, Command
 from gateway.stack.ports import LOOPBACK
 
 MAX_MEMORY = "512mb"

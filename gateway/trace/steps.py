@@ -10,14 +10,11 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from gateway.errors import TraceError
 from worker.protocol import StepRecord, trace_key, unpack_steps
 
 PAGE = 500
 POLL_S = 0.05
-
-
-class TraceError(Exception):
-    """The steps cannot be read or are not all there; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
