@@ -1,0 +1,210 @@
+"""Entropy of a row of logits: exact in one pass, or bounded from the head that a foreign server shows.
+
+All entropies are in nats. Rows are float32, sums are combined in double precision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+FloatRow = NDArray[np.float32]
+DoubleRow = NDArray[np.float64]
+
+# Torch keeps smaller elementwise work on the calling thread; waking a pool costs more than the work.
+_SERIAL_ELEMENTS = 16_384
+# Below this share of the old mass a subtraction has lost too many digits.
+_TRUSTED_SHARE = 0.5
+_LARGEST_EXPONENT = 600.0
+
+
+class InvalidRowError(ValueError):
+    """The row has no distribution: a NaN, a plus infinity, or nothing that is finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """What one pass over a row yields, from which every observed quantity follows.
+
+    With d = (z - max z) / T and w = exp(d): ``mass`` = sum w, ``first`` = sum w d, ``second`` = sum w d^2.
+    """
+
+    peak_logit: float
+    temperature: float
+    mass: float
+    first: float
+    second: float
+    num_finite: int
+
+    @property
+    def entropy_nats(self) -> float:
+        """H = -sum p ln p = ln mass - first / mass."""
+        return max(0.0, math.log(self.mass) - self.first / self.mass)
+
+    @property
+    def normalised_entropy(self) -> float:
+        """s = H / ln(number of finite logits), in [0, 1]; 0 where only one is finite."""
+        return min(1.0, self.entropy_nats / math.log(self.num_finite)) if self.num_finite > 1 else 0.0
+
+    @property
+    def gravity(self) -> float:
+        """G = 1 - s."""
+        return 1.0 - self.normalised_entropy
+
+    @property
+    def num_effective(self) -> float:
+        """N_eff = exp(H)."""
+        return math.exp(self.entropy_nats)
+
+    @property
+    def p_max(self) -> float:
+        """Probability of the most probable token."""
+        return 1.0 / self.mass
+
+    @property
+    def varentropy(self) -> float:
+        """Var_p(ln p) in nats^2, which is dH / d(ln T)."""
+        mean = self.first / self.mass
+        return max(0.0, self.second / self.mass - mean * mean)
+
+    @property
+    def log_normaliser(self) -> float:
+        """ln sum exp(z / T)."""
+        return self.peak_logit / self.temperature + math.log(self.mass)
+
+    def replaced(self, old: FloatRow, new: FloatRow) -> Moments | None:
+        """Return the moments after the logits ``old`` have become ``new``, still relative to the same peak.
+
+        Minus infinities are allowed. None where too little of the old mass remains, or too much is added,
+        for this to be exact.
+        """
+        removed, added = self._sums(old), self._sums(new)
+        if removed is None or added is None:
+            return None
+        mass = self.mass - removed[0] + added[0]
+        if mass < _TRUSTED_SHARE * self.mass:
+            return None
+        return Moments(
+            self.peak_logit,
+            self.temperature,
+            mass,
+            self.first - removed[1] + added[1],
+            self.second - removed[2] + added[2],
+            self.num_finite - removed[3] + added[3],
+        )
+
+    def _sums(self, logits: FloatRow) -> tuple[float, float, float, int] | None:
+        finite = logits[logits > -np.inf].astype(np.float64)
+        shifted = (finite - self.peak_logit) / self.temperature
+        if len(shifted) and shifted.max() > _LARGEST_EXPONENT:
+            return None
+        weights = np.exp(shifted)
+        weighted = weights * shifted
+        return float(weights.sum()), float(weighted.sum()), float(weighted @ shifted), len(finite)
+
+
+class Scratch:
+    """Buffers for rows of up to ``size`` logits, so that a pass neither allocates nor leaves the cache."""
+
+    def __init__(self, size: int) -> None:
+        self._shifted = torch.zeros(size)
+        self._weights = torch.zeros(size)
+        self._weighted = np.zeros(size, np.float32)
+        self._ones = np.ones(size, np.float32)
+        self._pieces = [
+            (self._shifted[start : start + _SERIAL_ELEMENTS], self._weights[start : start + _SERIAL_ELEMENTS])
+            for start in range(0, size, _SERIAL_ELEMENTS)
+        ]
+        self._shifted_row: FloatRow = self._shifted.numpy()
+        self._weights_row: FloatRow = self._weights.numpy()
+
+    def moments(self, finite: FloatRow, peak: float, temperature: float) -> Moments:
+        """Return the moments of a row whose logits are all finite and at most ``peak``."""
+        size = len(finite)
+        shifted, weights = self._shifted_row[:size], self._weights_row[:size]
+        np.subtract(finite, np.float32(peak), out=shifted)
+        if temperature != 1.0:
+            np.divide(shifted, np.float32(temperature), out=shifted)
+        self._exponentiate(size)
+        weighted = np.multiply(weights, shifted, out=self._weighted[:size])
+        # A dot with ones is a third of the cost of a sum.
+        mass = float(weights @ self._ones[:size])
+        return Moments(
+            peak, temperature, mass, float(weights @ shifted), float(weighted @ shifted), num_finite=size
+        )
+
+    def _exponentiate(self, size: int) -> None:
+        if size == len(self._shifted_row):
+            for source, target in self._pieces:
+                torch.exp(source, out=target)
+            return
+        np.exp(self._shifted_row[:size], out=self._weights_row[:size])
+
+
+def observe(logits: FloatRow, temperature: float = 1.0, scratch: Scratch | None = None) -> Moments:
+    """Return the moments of softmax(logits / temperature) for one float32 row [V].
+
+    Minus infinities are dropped (and do not count in ln V). The temperature must be positive.
+    Raises InvalidRowError for a NaN, a plus infinity, or a row without a finite logit.
+    """
+    peak = float(logits.max()) if len(logits) else -math.inf
+    check_peak(peak)
+    finite = logits if logits.min() > -np.inf else logits[logits > -np.inf]
+    return (scratch or Scratch(len(logits))).moments(finite, peak, temperature)
+
+
+def check_peak(peak: float) -> None:
+    """Raise InvalidRowError unless ``peak``, the maximum of a row, is finite; a NaN makes the maximum NaN."""
+    if math.isnan(peak):
+        raise InvalidRowError("the model's logits contain a NaN")
+    if math.isinf(peak):
+        raise InvalidRowError(
+            "the model's logits contain an infinity" if peak > 0 else "no token of the vocabulary is possible"
+        )
+
+
+def quantise_entropy(entropy_nats: float) -> float:
+    """Round to 1e-4 nat, so that a threshold does not hang on the last bits of a matrix product."""
+    return round(entropy_nats * 1e4) / 1e4
+
+
+@dataclass(frozen=True, slots=True)
+class EntropyBounds:
+    """What the k most probable tokens say about the entropy of the whole distribution, in nats."""
+
+    lower_nats: float
+    upper_nats: float
+
+    @property
+    def middle_nats(self) -> float:
+        return (self.lower_nats + self.upper_nats) / 2
+
+    @property
+    def half_width_nats(self) -> float:
+        return (self.upper_nats - self.lower_nats) / 2
+
+
+def bound_entropy(top_logprobs: Sequence[float], vocabulary_size: int) -> EntropyBounds:
+    """Bound the entropy from the log-probabilities of the most probable tokens, in any order.
+
+    With R the mass of the n = V - k tokens that are not shown, none of which is above p_k: R is spread over
+    at least R / p_k tokens and at most n, hence H_k + R max(-ln p_k, -ln R) <= H <= H_k + R ln n - R ln R.
+    Raises ValueError for an empty list or one longer than the vocabulary.
+    """
+    if not 0 < len(top_logprobs) <= vocabulary_size:
+        raise ValueError(f"{len(top_logprobs)} log-probabilities for a vocabulary of {vocabulary_size}")
+    shown = [value for value in top_logprobs if value > -math.inf]
+    head = -sum(math.exp(value) * value for value in shown)
+    rest = max(0.0, 1.0 - sum(math.exp(value) for value in shown))
+    num_hidden = vocabulary_size - len(top_logprobs)
+    if rest == 0.0 or num_hidden == 0 or len(shown) < len(top_logprobs):
+        return EntropyBounds(head, head)
+    surprise = -math.log(rest)
+    lower = head + rest * max(-min(shown), surprise)
+    upper = head + rest * (math.log(num_hidden) + surprise)
+    return EntropyBounds(min(lower, upper), upper)
