@@ -4,6 +4,7 @@ GatewayError                     status  type                    code
 ├── ConfigError                  –       (a broken document; never leaves as an answer)
 ├── CommandError                 –       (the command line; a message and an exit status)
 │   ├── StackError               –       (a process cannot run)
+│   ├── DemoError                –       (the demo did not go as it should)
 │   ├── TraceError               –       (a turn's steps are not all there)
 │   └── ReplayError              –       (a turn cannot be replayed)
 └── RequestError
@@ -55,6 +56,10 @@ class CommandError(GatewayError):
 
 class StackError(CommandError):
     """A process of the stack cannot run."""
+
+
+class DemoError(CommandError):
+    """The demo did not go as it should."""
 
 
 class TraceError(CommandError):

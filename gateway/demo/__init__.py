@@ -1,0 +1,1 @@
+"""``gravity demo``: one question through the whole product, shown step by step."""
