@@ -40,7 +40,11 @@ class SpillFile:
         path.touch()
         # Unbuffered: what is appended outlives the process, whatever ends it.
         self._file: BinaryIO = path.open("r+b", buffering=0)
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise
         self._head = 0
         self._end = sum(size for size, _ in self._frames(0))
         self._file.truncate(self._end)
