@@ -1,4 +1,4 @@
-"""Process settings from the environment: ports, addresses, secrets, limits. Behaviour lives in ``configs/``."""
+"""Process settings from the environment: addresses, secrets, limits. Behaviour lives in ``configs/``."""
 
 from __future__ import annotations
 

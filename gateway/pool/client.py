@@ -1,0 +1,229 @@
+"""One session to one worker. Whatever aiohttp raises is translated here; no caller sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import aiohttp
+import orjson
+
+from gateway.errors import UpstreamError, UpstreamTimeout, WorkerUnreachable
+from gateway.pool.events import EventParser
+from gateway.pool.refusal import refusal
+
+Level: TypeAlias = Literal["native", "opaque"]
+
+LEVEL_HEADER = "x-gravity-worker"
+KEEPALIVE_S = 3.0
+"""Shorter than the 5 s of uvicorn, so that a connection is not used while the worker closes it."""
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_ERROR_BYTES = 64 * 1024
+LARGE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """In seconds.
+
+    ``connect_s``        the TCP connection
+    ``first_token_s``    until a stream begins
+    ``idle_s``           between two reads of a stream
+    ``whole_s``          an answer that is not streamed
+    """
+
+    connect_s: float
+    first_token_s: float
+    idle_s: float
+    whole_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a worker says of itself. ``models`` maps ids to context lengths, None where none is told."""
+
+    level: Level
+    models: Mapping[str, int | None]
+
+
+class Reply:
+    """An answer that has begun with 200. ``close`` ends the connection, so that the worker stops its work.
+
+    Iterating gives the data of each event of a stream. Raises UpstreamError where the connection dies,
+    UpstreamTimeout where it falls silent.
+    """
+
+    def __init__(self, response: aiohttp.ClientResponse, timeouts: Timeouts) -> None:
+        self._response = response
+        self._timeouts = timeouts
+        self._parser = EventParser()
+        self._waiting: deque[bytes] = deque()
+        self._limit_s = timeouts.first_token_s
+        self._has_ended = False
+
+    async def peek(self) -> bytes | None:
+        """Return the next event without taking it; None at the end of the stream."""
+        while not self._waiting and not self._has_ended:
+            with _translated():
+                async with asyncio.timeout(self._limit_s):
+                    chunk = await self._response.content.readany()
+            self._has_ended = not chunk
+            self._waiting += self._parser.feed(chunk) if chunk else self._parser.finish()
+            self._limit_s = self._timeouts.idle_s
+        return self._waiting[0] if self._waiting else None
+
+    def __aiter__(self) -> Reply:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if await self.peek() is None:
+            raise StopAsyncIteration
+        return self._waiting.popleft()
+
+    async def whole(self) -> bytes:
+        """Return the body of an answer that is not streamed. Raises UpstreamError, UpstreamTimeout."""
+        with _translated():
+            async with asyncio.timeout(self._timeouts.whole_s):
+                return await _read_bounded(self._response, MAX_ANSWER_BYTES)
+
+    def close(self) -> None:
+        self._response.close()
+
+
+class WorkerClient:
+    """Speaks the OpenAI surface to one worker."""
+
+    def __init__(self, url: str, timeouts: Timeouts, api_key: str | None = None) -> None:
+        self.url = url
+        self._timeouts = timeouts
+        headers = {"Accept-Encoding": "identity"}
+        if api_key is not None:
+            headers["Authorization"] = f"Bearer {api_key}"
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect_s),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=headers,
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def send(self, path: str, body: bytes, *, is_streaming: bool) -> Reply:
+        """Send a request and return its answer once the worker says 200.
+
+        Raises WorkerUnreachable, UpstreamError, UpstreamTimeout, or what the worker's refusal means.
+        """
+        limit_s = self._timeouts.first_token_s if is_streaming else self._timeouts.whole_s
+        with _translated():
+            async with asyncio.timeout(limit_s):
+                response = await self._post(path, body)
+                if response.status == 200:
+                    return Reply(response, self._timeouts)
+                try:
+                    problem = await _read_bounded(response, MAX_ERROR_BYTES)
+                finally:
+                    response.close()
+        raise refusal(response.status, response.headers, problem)
+
+    async def count_tokens(self, model: str, texts: Sequence[str], *, timeout_s: float) -> list[int]:
+        """Return the number of tokens of each text, by the worker's own tokenizer. Raises UpstreamError."""
+        answer = await self._ask("/tokenize", timeout_s, {"model": model, "prompts": list(texts)})
+        counts = answer.get("counts")
+        if not isinstance(counts, list) or len(counts) != len(texts):
+            raise UpstreamError("The worker's /tokenize did not answer with one count a text.")
+        if not all(isinstance(count, int) for count in counts):
+            raise UpstreamError("The worker's /tokenize answered with what is no count.")
+        return counts
+
+    async def capabilities(self, *, timeout_s: float) -> Capabilities:
+        """Ask the worker what it is and whether it is ready. Raises UpstreamError where it is not."""
+        with _translated():
+            async with asyncio.timeout(timeout_s), self._session.get(f"{self.url}/v1/models") as response:
+                answer = _parsed(response.status, await _read_bounded(response, MAX_ANSWER_BYTES))
+                is_native = LEVEL_HEADER in response.headers
+        if is_native:
+            await self._ask("/readyz", timeout_s)
+        return Capabilities("native" if is_native else "opaque", _models(answer))
+
+    async def _post(self, path: str, body: bytes) -> aiohttp.ClientResponse:
+        data: bytes | io.BytesIO = body if len(body) < LARGE_BYTES else io.BytesIO(body)
+        return await self._session.post(
+            self.url + path,
+            data=data,
+            headers={"Content-Type": "application/json"},
+            allow_redirects=False,
+        )
+
+    async def _ask(self, path: str, timeout_s: float, body: object | None = None) -> dict[str, Any]:
+        with _translated():
+            async with asyncio.timeout(timeout_s):
+                if body is None:
+                    response = await self._session.get(self.url + path, allow_redirects=False)
+                else:
+                    response = await self._post(path, orjson.dumps(body))
+                async with response:
+                    content = await _read_bounded(response, MAX_ANSWER_BYTES)
+        return _parsed(response.status, content) if body is not None else _require_ok(response.status)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """The one place where aiohttp's exceptions become ours."""
+    try:
+        yield
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise WorkerUnreachable from error
+    except TimeoutError as error:
+        raise UpstreamTimeout from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise UpstreamError from error
+
+
+async def _read_bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    parts = []
+    num_bytes = 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        num_bytes += len(part)
+        if num_bytes > max_bytes:
+            raise UpstreamError("The worker's answer is too large.")
+    return b"".join(parts)
+
+
+def _require_ok(status: int) -> dict[str, Any]:
+    if status != 200:
+        raise UpstreamError(f"The worker answers {status}.")
+    return {}
+
+
+def _parsed(status: int, content: bytes) -> dict[str, Any]:
+    _require_ok(status)
+    try:
+        answer = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise UpstreamError("The worker did not answer with JSON.") from error
+    if not isinstance(answer, dict):
+        raise UpstreamError("The worker did not answer with a JSON object.")
+    return answer
+
+
+def _models(answer: Mapping[str, Any]) -> dict[str, int | None]:
+    entries = answer.get("data")
+    if not isinstance(entries, list):
+        raise UpstreamError("The worker's /v1/models is no list of models.")
+    return {
+        entry["id"]: _context_length(entry)
+        for entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str)
+    }
+
+
+def _context_length(entry: Mapping[str, Any]) -> int | None:
+    length = entry.get("max_model_len")
+    return length if isinstance(length, int) else None

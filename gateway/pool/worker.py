@@ -1,0 +1,78 @@
+"""One worker as the gateway sees it: what it can do, how busy it is, whether it may be used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from gateway.errors import RequestError
+from gateway.pool.breaker import Breaker, Verdict
+from gateway.pool.client import Capabilities, Level, WorkerClient
+
+AFFINITY = 0.5
+"""How many open requests one bucket of distance is worth."""
+
+
+class Worker:
+    """Changed by probes (what it is, whether it answers) and by leases (how busy it is); never both."""
+
+    def __init__(self, client: WorkerClient, breaker: Breaker) -> None:
+        self.name = client.url
+        self.client = client
+        self.breaker = breaker
+        self.level: Level = "opaque"
+        self.models: Mapping[str, int | None] = MappingProxyType({})
+        self.is_known = False
+        """Whether it has ever told its models."""
+        self.is_reachable = False
+        self.reason = "not asked yet"
+        """Why it is not used; empty where it is."""
+        self.num_in_flight = 0
+        self.num_served = 0
+        self._sum_of_buckets = 0
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_reachable and self.breaker.allows
+
+    def cost(self, bucket: int) -> float:
+        """Open requests, plus the distance of ``bucket`` to the mean of theirs: like goes to like."""
+        if self.num_in_flight == 0:
+            return 0.0
+        distance = abs(bucket - self._sum_of_buckets / self.num_in_flight)
+        return self.num_in_flight + AFFINITY * distance
+
+    def answered(self, capabilities: Capabilities) -> None:
+        """A probe succeeded."""
+        self.level = capabilities.level
+        self.models = capabilities.models
+        self.is_known = True
+        self.is_reachable = True
+        self.reason = ""
+
+    def failed_probe(self, error: RequestError) -> None:
+        """A probe failed, or no connection could be made: out, until a probe succeeds."""
+        self.is_reachable = False
+        self.reason = error.message
+
+    def take(self, bucket: int) -> Lease:
+        """Count a request in."""
+        return Lease(self, bucket)
+
+
+class Lease:
+    """One request at one worker, from before it is sent until its last byte."""
+
+    def __init__(self, worker: Worker, bucket: int) -> None:
+        self._worker = worker
+        self._bucket = bucket
+        self._is_trial = worker.breaker.begin()
+        worker.num_in_flight += 1
+        worker.num_served += 1
+        worker._sum_of_buckets += bucket
+
+    def end(self, verdict: Verdict) -> None:
+        """Count the request out and tell the breaker how it went."""
+        self._worker.num_in_flight -= 1
+        self._worker._sum_of_buckets -= self._bucket
+        self._worker.breaker.end(verdict, is_trial=self._is_trial)

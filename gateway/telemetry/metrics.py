@@ -1,0 +1,112 @@
+"""Prometheus metrics with closed label sets: never a user, a key, a request id or a path as it was sent.
+
+Whatever is not in a label's set counts as ``other``, so that no client can grow the number of series
+(litellm#39136).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from gateway.telemetry import genai
+
+OTHER = "other"
+LATENCY_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+TOKEN_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.4, 0.8, 1.6)
+STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "cancelled")
+
+
+def closed(value: str, known: Collection[str]) -> str:
+    """``value`` where it is known, else ``other``."""
+    return value if value in known else OTHER
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLabels:
+    """The labels of a turn, every one of them out of a closed set."""
+
+    model: str
+    task: str
+    lane: str
+    bucket: str
+    worker: str
+
+
+class Metrics:
+    """All metrics of one gateway, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.http_requests = Counter(
+            "gravity_http_requests",
+            "HTTP requests by route template and class of status",
+            ("route", "status_class", "error_code"),
+            registry=registry,
+        )
+        self.turns = Counter(
+            "gravity_turns",
+            "Finished turns by outcome: ok, error, cancelled",
+            ("model", "task", "lane", "bucket", "worker", "outcome"),
+            registry=registry,
+        )
+        self.turn_seconds = Histogram(
+            "gravity_turn_duration_seconds",
+            "From a turn's arrival to its end",
+            ("task", "lane"),
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+        self.first_token_seconds = Histogram(
+            genai.prometheus_name(genai.TIME_TO_FIRST_TOKEN),
+            "From a turn's arrival to its first token (streams only)",
+            ("model", "lane"),
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+        self.output_token_seconds = Histogram(
+            genai.prometheus_name(genai.TIME_PER_OUTPUT_TOKEN),
+            "Mean time of a token after the first (streams only)",
+            ("model", "lane"),
+            buckets=TOKEN_BUCKETS_S,
+            registry=registry,
+        )
+        self.context_tokens = Counter(
+            "gravity_context_tokens",
+            "Tokens of the documents as sent (before) and as kept (after)",
+            ("task", "lane", "stage"),
+            registry=registry,
+        )
+        self.retries = Counter(
+            "gravity_dispatch_retries",
+            "Turns sent to another worker because one failed before its first byte",
+            registry=registry,
+        )
+        self.records_not_written = Counter(
+            "gravity_records_not_written",
+            "Turn records lost because Redis was away or too slow",
+            registry=registry,
+        )
+        self.record_failures = Counter(
+            "gravity_record_write_failures",
+            "Attempts to write turn records that Redis did not take",
+            registry=registry,
+        )
+        self.records_waiting = Gauge(
+            "gravity_records_waiting", "Turn records that wait to be written", registry=registry
+        )
+        self.worker_ready = Gauge(
+            "gravity_worker_ready", "1 where requests are sent to the worker", ("worker",), registry=registry
+        )
+        self.worker_in_flight = Gauge(
+            "gravity_worker_in_flight",
+            "Requests that this gateway has open at the worker",
+            ("worker",),
+            registry=registry,
+        )
+
+    def exposition(self) -> bytes:
+        """The text that Prometheus scrapes."""
+        return generate_latest(self.registry)
