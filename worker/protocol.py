@@ -51,6 +51,10 @@ class AdaptiveControls(WireModel):
     """Number of past steps the spike guard averages over; 0 turns the guard off."""
     spike_delta: Annotated[float, Field(gt=0.0, le=1.0)] = 0.3
     """A spike is s above the window's mean by more than this share of the range s_high - s_low."""
+    leader_p_max: Probability | None = None
+    """With s in the upper half of its range and p_max at or above this, a leader has rivals: a middle k."""
+    flat_p_max: Probability | None = None
+    """With s in the upper half of its range and p_max at or below this, all is flat: k_max."""
 
     @model_validator(mode="after")
     def _ordered(self) -> AdaptiveControls:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from worker.errors import RequestError
 
-class ControlError(ValueError):
-    """The client asked for something that cannot be decoded: a 400, with the name of the field."""
 
-    def __init__(self, message: str, *, param: str) -> None:
-        super().__init__(message)
-        self.param = param
+class ControlError(RequestError):
+    """The client asked for something that cannot be decoded; ``param`` names the field."""

@@ -1,0 +1,49 @@
+"""Entropic time: how much uncertainty a turn has resolved, beside the two figures that keep it honest."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from statistics import fmean
+
+from worker.protocol import StepRecord, TurnSummary
+from worker.thermo.adaptive import smooth
+
+ENVELOPE_HISTORY = 0.7
+
+
+def entropic_time(entropies_nats: Sequence[float]) -> float:
+    """Return tau = sum of max(0, H[t-1] - H[t]).
+
+    tau = (net drop + total variation) / 2: noise alone makes it grow, so it is never shown without the other two.
+    """
+    return sum(max(0.0, before - after) for before, after in itertools.pairwise(entropies_nats))
+
+
+def net_drop(entropies_nats: Sequence[float]) -> float:
+    """Return H[0] - H[n]; 0 for no steps."""
+    return entropies_nats[0] - entropies_nats[-1] if entropies_nats else 0.0
+
+
+def envelope(entropies_nats: Sequence[float], history_weight: float = ENVELOPE_HISTORY) -> float:
+    """Return e[0] - min e, with e the exponential mean of H; 0 for no steps."""
+    mean: float | None = None
+    lowest = 0.0
+    for entropy in entropies_nats:
+        mean = smooth(mean, entropy, history_weight)
+        lowest = min(lowest, mean - entropies_nats[0])
+    return -lowest
+
+
+def summarise(records: Sequence[StepRecord]) -> TurnSummary:
+    """Return what a worker reports about a finished choice; all zero for a choice without tokens."""
+    entropies = [record.entropy_nats for record in records]
+    return TurnSummary(
+        num_steps=len(records),
+        mean_entropy_nats=fmean(entropies) if records else 0.0,
+        mean_gravity=fmean(record.gravity for record in records) if records else 0.0,
+        mean_k=fmean(record.k for record in records) if records else 0.0,
+        entropic_time_nats=entropic_time(entropies),
+        net_drop_nats=net_drop(entropies),
+        envelope_nats=envelope(entropies),
+    )
