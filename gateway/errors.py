@@ -5,6 +5,7 @@ GatewayError                     status  type                    code
 ├── CommandError                 –       (the command line; a message and an exit status)
 │   ├── StackError               –       (a process cannot run)
 │   ├── DemoError                –       (the demo did not go as it should)
+│   ├── ExampleError             –       (an example's worker refused)
 │   ├── TraceError               –       (a turn's steps are not all there)
 │   └── ReplayError              –       (a turn cannot be replayed)
 └── RequestError
@@ -60,6 +61,10 @@ class StackError(CommandError):
 
 class DemoError(CommandError):
     """The demo did not go as it should."""
+
+
+class ExampleError(CommandError):
+    """The worker refused an example's request."""
 
 
 class TraceError(CommandError):

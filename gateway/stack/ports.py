@@ -1,4 +1,4 @@
-"""Ports of this machine's loopback interface."""
+"""Where the processes listen: the default ports, and ports that are free."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ import socket
 from gateway.errors import StackError
 
 LOOPBACK = "127.0.0.1"
+GATEWAY_PORT = 8080
+WORKER_PORT = 8081
+VALKEY_PORT = 6380
+"""Not Redis' own 6379, where one may run already."""
+
+
+def valkey_url(port: int) -> str:
+    """Address of the embedded Valkey."""
+    return f"redis://{LOOPBACK}:{port}/0"
 
 
 def free_port() -> int:

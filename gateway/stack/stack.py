@@ -13,7 +13,7 @@ import httpx
 from gateway.errors import StackError
 from gateway.stack.child import Child, Command, OnLine
 from gateway.stack.leash import Leash
-from gateway.stack.ports import LOOPBACK, require_free
+from gateway.stack.ports import LOOPBACK, require_free, valkey_url
 from gateway.stack.valkey import valkey_command, wait_for_ping
 
 STORE_TIMEOUT_S = 15.0
@@ -74,7 +74,7 @@ async def running(plan: StackPlan, on_line: OnLine) -> AsyncIterator[Stack]:
     children: list[Child] = []
     with Leash() as leash:
         try:
-            redis_url = plan.redis_url or f"redis://{LOOPBACK}:{plan.valkey_port}/0"
+            redis_url = plan.redis_url or valkey_url(plan.valkey_port)
             store = None
             if plan.redis_url is None:
                 store = await Child.start(valkey_command(plan.valkey_port), leash, on_line)

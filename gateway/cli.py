@@ -1,0 +1,143 @@
+"""The command ``gravity``: every subcommand and its options in one table; the work is elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from gateway.errors import CommandError
+from gateway.stack.ports import GATEWAY_PORT, VALKEY_PORT, WORKER_PORT
+
+app = typer.Typer(
+    help="narrative-gravity: prunes context, steers decoding, records every step.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+config_app = typer.Typer(help="Configuration documents.", no_args_is_help=True)
+trace_app = typer.Typer(help="Recorded turns.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+app.add_typer(trace_app, name="trace")
+
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+GatewayPort = Annotated[int, typer.Option("--port", envvar="NG_PORT", help="Port of the gateway.")]
+WorkerPort = Annotated[int, typer.Option(envvar="NG_WORKER_PORT", help="Port of the worker.")]
+ValkeyPort = Annotated[int, typer.Option(help="Port of the embedded Valkey.")]
+Model = Annotated[
+    str | None, typer.Option(envvar="NG_WORKER_MODEL", help="A folder or a Hugging Face id in the cache.")
+]
+ConfigFolder = Annotated[Path | None, typer.Option("--config", help="Folder of the configuration documents.")]
+RedisUrl = Annotated[str | None, typer.Option("--redis", help="URL; default NG_REDIS_URL, else port 6380.")]
+ExampleName = Literal["adaptive-k", "keyword-gravity"]
+TurnId = Annotated[str, typer.Argument(help="The turn's id: header x-gravity-turn-id.")]
+
+
+@app.command()
+def up(
+    port: GatewayPort = GATEWAY_PORT,
+    worker_port: WorkerPort = WORKER_PORT,
+    valkey_port: ValkeyPort = VALKEY_PORT,
+    model: Model = None,
+    config: ConfigFolder = None,
+) -> None:
+    """Run Valkey (or use NG_REDIS_URL), a worker and the gateway on 127.0.0.1 until Ctrl-C."""
+    from gateway.stack.environment import child_environment, configured_redis_url
+    from gateway.stack.stack import StackPlan
+    from gateway.up import run_up
+
+    environment = child_environment(config, model)
+    plan = StackPlan(port, worker_port, valkey_port, configured_redis_url(), environment)
+    raise typer.Exit(run_up(plan))
+
+
+@app.command()
+def demo() -> None:
+    """Show one question on its way through the product, on processes of its own."""
+    from gateway.demo.demo import run_demo
+
+    raise typer.Exit(run_demo())
+
+
+@app.command("gateway")
+def run_gateway() -> None:
+    """Run the gateway alone; its settings come from the environment."""
+    _become("gateway")
+
+
+@app.command("worker")
+def run_worker() -> None:
+    """Run a worker alone; its settings come from the environment."""
+    _become("worker")
+
+
+@app.command(context_settings=PASS_ON)
+def bench(context: typer.Context) -> None:
+    """Measure the worker: gravity bench decode --json FILE."""
+    _become("worker.bench", *context.args)
+
+
+@app.command()
+def replay(
+    turn_id: TurnId,
+    exact: Annotated[bool, typer.Option(help="Draw the tokens again from the seed.")] = False,
+    redis: RedisUrl = None,
+    worker: Annotated[str | None, typer.Option(help="URL; default NG_WORKERS, else one is started.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Also write the comparison to this file.")] = None,
+) -> None:
+    """Run a recorded turn again and compare H, G, k and logprob of every step.
+
+    Status: 0 within the tolerance, 1 where a step differs, 2 where the turn cannot be replayed.
+    """
+    from gateway.replay.command import ReplayOptions, run_replay
+
+    raise typer.Exit(run_replay(ReplayOptions(turn_id, exact, redis, worker, json)))
+
+
+@app.command()
+def example(
+    name: Annotated[ExampleName, typer.Argument()],
+    worker: Annotated[str | None, typer.Option(help="URL; with --redis, nothing is started.")] = None,
+    redis: Annotated[str | None, typer.Option(help="URL of the Redis that this worker writes to.")] = None,
+    seed: int = 1,
+) -> None:
+    """Run an experiment on a real worker: entropy-driven k, or gravity by keywords."""
+    from gateway.examples.command import ExampleOptions, run_example
+
+    raise typer.Exit(run_example(ExampleOptions(name, worker, redis, seed)))
+
+
+@trace_app.command("show")
+def trace_show(turn_id: TurnId, redis: RedisUrl = None) -> None:
+    """Show a turn's steps from Redis: a table, and H, G and k as charts."""
+    from gateway.trace.show import run_show
+
+    raise typer.Exit(run_show(turn_id, redis))
+
+
+@config_app.command("validate")
+def config_validate(folder: Annotated[Path | None, typer.Argument()] = None) -> None:
+    """Check every document of a folder, and say what is wrong where."""
+    from gateway.validate import run_validate
+
+    raise typer.Exit(run_validate(folder))
+
+
+def _become(module: str, *arguments: str) -> None:
+    """Replace this process by ``python -m module``, so that signals and exit status are its own."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
+
+
+def main() -> None:
+    """Entry point: a CommandError is one line on stderr and its own exit status."""
+    try:
+        app()
+    except CommandError as error:
+        print(f"gravity: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)

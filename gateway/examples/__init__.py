@@ -1,0 +1,1 @@
+"""Two small experiments on a real worker: entropy-driven k, and gravity by keywords."""

@@ -1,0 +1,38 @@
+"""``gravity example NAME``."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.console import Console
+
+from gateway.examples import adaptive_k, keyword_gravity
+from gateway.examples.laboratory import laboratory
+from gateway.stack.signals import until_signal
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleOptions:
+    """Without both URLs a worker and a Valkey are started for the time of the example."""
+
+    name: Literal["adaptive-k", "keyword-gravity"]
+    worker_url: str | None
+    redis_url: str | None
+    seed: int
+
+
+def run_example(options: ExampleOptions) -> int:
+    """Run and show it; 0 where it went through."""
+    asyncio.run(until_signal(_run(options)))
+    return 0
+
+
+async def _run(options: ExampleOptions) -> None:
+    console = Console(highlight=False)
+    async with laboratory(options.worker_url, options.redis_url) as running:
+        if options.name == "adaptive-k":
+            adaptive_k.show(console, await adaptive_k.run(running, seed=options.seed))
+        else:
+            keyword_gravity.show(console, await keyword_gravity.run(running, seed=options.seed))
