@@ -198,6 +198,8 @@ class TurnSummary(WireModel):
     """H[0] - H[n]."""
     envelope_nats: float
     """e[0] - min e, e = the smoothed H."""
+    seed: int | None = None
+    """The seed in force: the request's, or the one that the worker drew for it."""
 
 
 @dataclass(frozen=True, slots=True)
