@@ -115,9 +115,10 @@ def example(
 @trace_app.command("show")
 def trace_show(turn_id: TurnId, redis: RedisUrl = None) -> None:
     """Show a turn's steps from Redis: a table, and H, G and k as charts."""
+    from gateway.stack.environment import redis_to_read
     from gateway.trace.show import run_show
 
-    raise typer.Exit(run_show(turn_id, redis))
+    raise typer.Exit(run_show(turn_id, redis or redis_to_read()))
 
 
 @config_app.command("validate")

@@ -8,7 +8,8 @@ import json
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -34,10 +35,18 @@ class Command:
 class Child:
     """A started command, in a process group of its own and on the leash."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, leash: Leash, on_line: OnLine) -> None:
+    def __init__(
+        self,
+        name: str,
+        process: asyncio.subprocess.Process,
+        outputs: Sequence[asyncio.StreamReader],
+        leash: Leash,
+        on_line: OnLine,
+    ) -> None:
         self.name = name
         self.pid = process.pid
         self._process = process
+        self._outputs = outputs
         self._leash = leash
         self._on_line = on_line
         self._last_lines: deque[str] = deque(maxlen=KEPT_LINES)
@@ -47,22 +56,21 @@ class Child:
     @classmethod
     async def start(cls, command: Command, leash: Leash, on_line: OnLine) -> Child:
         """Start the command. Raises StackError where there is no such program."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *command.arguments,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **command.environment},
-                limit=LONGEST_LINE_BYTES,
-                process_group=0,  # Ctrl-C in a terminal reaches the parent alone, which ends them in order
-            )
-        except OSError as error:
-            raise StackError(
-                f"{command.name}: cannot run {command.arguments[0]}: {error.strerror}"
-            ) from error
-        leash.hold(process.pid)
-        return cls(command.name, process, leash, on_line)
+        async with _pipe() as (output, output_end), _pipe() as (errors, errors_end):
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *command.arguments,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output_end,
+                    stderr=errors_end,
+                    env={**os.environ, "PYTHONUNBUFFERED": "1", **command.environment},
+                    process_group=0,  # Ctrl-C in a terminal is for the parent, which ends them in order
+                )
+            except OSError as error:
+                program = command.arguments[0]
+                raise StackError(f"{command.name}: cannot run {program}: {error.strerror}") from error
+            leash.hold(process.pid)
+        return cls(command.name, process, (output, errors), leash, on_line)
 
     async def wait_ready(self, timeout_s: float) -> Mapping[str, Any]:
         """Return the ready line. Raises StackError with the last output where it ends or stays silent."""
@@ -106,13 +114,11 @@ class Child:
             os.killpg(self.pid, number)
 
     async def _watch(self) -> int:
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
         async with asyncio.TaskGroup() as readers:
-            readers.create_task(self._read(self._process.stdout))
-            readers.create_task(self._read(self._process.stderr))
+            for output in self._outputs:
+                readers.create_task(self._read(output))
             status = await self._process.wait()
-            self._signal(signal.SIGKILL)  # what it may have left behind, which would also hold the pipes open
+            self._signal(signal.SIGKILL)  # what it left behind, which would hold the pipes open too
             self._leash.release(self.pid)
         return status
 
@@ -136,3 +142,20 @@ class Child:
             event = json.loads(line)
             if event.get("event") == "ready":
                 self._ready.set_result(event)
+
+
+@asynccontextmanager
+async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, int]]:
+    """A reader, and the descriptor to write to, which is closed on the way out.
+
+    asyncio's own pipes would make wait() last as long as any descendant holds them.
+    """
+    loop = asyncio.get_running_loop()
+    read_end, write_end = os.pipe()
+    try:
+        reader = asyncio.StreamReader(limit=LONGEST_LINE_BYTES)
+        source = os.fdopen(read_end, "rb", buffering=0)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+        yield reader, write_end
+    finally:
+        os.close(write_end)

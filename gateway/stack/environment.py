@@ -7,6 +7,7 @@ from pathlib import Path
 
 import gateway
 from gateway.settings import GatewaySettings
+from gateway.stack.ports import VALKEY_PORT, valkey_url
 
 
 def configured_redis_url() -> str | None:
@@ -15,6 +16,11 @@ def configured_redis_url() -> str | None:
     if "redis_url" not in settings.model_fields_set:
         return None
     return settings.redis_url.get_secret_value()
+
+
+def redis_to_read() -> str:
+    """Return where recorded turns are looked for: the configured Redis, else what ``gravity up`` starts."""
+    return configured_redis_url() or valkey_url(VALKEY_PORT)
 
 
 def child_environment(config: Path | None = None, model: str | None = None) -> dict[str, str]:

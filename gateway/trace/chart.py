@@ -30,7 +30,7 @@ def draw_panel(panel: Panel, *, width: int, height: int = 4) -> list[str]:
     levels = [_level(value, panel, height) for value in columns]
     lines = [panel.title]
     for row in range(height, 0, -1):
-        label = {height: panel.high, 1: panel.low}.get(row)
+        label = {1: panel.low, height: panel.high}.get(row)
         text = "" if label is None else panel.number_format.format(label)
         cells = "".join(EIGHTHS[min(8, max(0, level - 8 * (row - 1)))] for level in levels)
         lines.append(f"{text:>{LABEL_WIDTH}} │{cells}".rstrip())
