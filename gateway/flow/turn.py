@@ -46,7 +46,10 @@ class Outcome:
     """tau, with the net drop and the envelope beside it."""
     net_drop_nats: float | None = None
     envelope_nats: float | None = None
+    seed: int | None = None
+    """The seed in force, as the worker reports it: the request's, or the one that the worker drew."""
     text: str = ""
+    """The first choice's answer."""
 
 
 @dataclass(frozen=True, slots=True)

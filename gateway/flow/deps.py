@@ -1,0 +1,40 @@
+"""What the stages of a turn work with. Composed once, in ``gateway/app.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from gateway.context.pruner import Pruner
+from gateway.flow.bucket import TaskEntropies
+from gateway.flow.drain import Drain
+from gateway.flow.record import Recorder
+from gateway.pool.registry import Pool
+from gateway.settings import GatewaySettings
+from gateway.store.connection import RedisWatch
+from gateway.store.watch import ConfigStore
+from gateway.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Deps:
+    """Everything that a stage may use; nothing else is reached for."""
+
+    settings: GatewaySettings
+    config: ConfigStore
+    pruner: Pruner
+    pool: Pool
+    entropies: TaskEntropies
+    recorder: Recorder
+    drain: Drain
+    metrics: Metrics
+    redis: Redis
+    redis_watch: RedisWatch
+    clock: Callable[[], float]
+    """Unix time, seconds."""
+    monotonic: Callable[[], float]
+    """Seconds from an unknown start; for durations."""
+    new_id: Callable[[], str]
+    """A turn's id, unique over all gateways."""

@@ -1,0 +1,63 @@
+"""Going away in order: open turns finish within the grace period, what remains is cut off with an error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from gateway.errors import ShuttingDown
+
+
+class Drain:
+    """Counts the open turns and ends them when it has to."""
+
+    def __init__(self) -> None:
+        self.is_draining = False
+        self._is_cut_off = False
+        self._open: set[asyncio.Timeout] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def num_open(self) -> int:
+        return len(self._open)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Hold the gateway open for one turn. Raises ShuttingDown inside it when the grace period ends."""
+        if self._is_cut_off:
+            raise ShuttingDown(retry_after_s=1.0)
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._open.add(limit)
+                self._idle.clear()
+                try:
+                    yield
+                finally:
+                    self._open.discard(limit)
+                    if not self._open:
+                        self._idle.set()
+        except TimeoutError:
+            if limit.expired():
+                raise ShuttingDown(retry_after_s=1.0) from None
+            raise
+
+    def begin(self) -> None:
+        """From now on the gateway is not ready; it still serves whoever has not noticed."""
+        self.is_draining = True
+
+    async def wait(self, grace_s: float) -> int:
+        """Return once no turn is open; after ``grace_s`` cut the rest off. Returns how many were."""
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._idle.wait()
+        except TimeoutError:
+            pass
+        self._is_cut_off = True
+        num_cut = len(self._open)
+        now = asyncio.get_running_loop().time()
+        for limit in self._open:
+            limit.reschedule(now)
+        await self._idle.wait()
+        return num_cut

@@ -1,0 +1,58 @@
+"""The path of a request, top to bottom. Stage 1, receive, is gateway/api: it makes the Turn.
+
+2 assign    which task and lane                            assign.py
+3 prune     the documents that stay                        prune.py
+4 shape     controls, prompt, defaults                     shape.py
+5 bucket    the s that is expected                         bucket.py
+6 dispatch  a worker that begins to answer                 dispatch.py
+7 relay     its answer, to the client                      relay.py
+8 record    the finished turn, whichever way it ended      record.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from gateway.errors import InternalError, RequestError
+from gateway.flow.assign import assign
+from gateway.flow.bucket import bucket
+from gateway.flow.deps import Deps
+from gateway.flow.dispatch import dispatch
+from gateway.flow.prune import prune
+from gateway.flow.record import record
+from gateway.flow.relay import Emit, relay
+from gateway.flow.shape import shape
+from gateway.flow.tally import Tally
+from gateway.flow.turn import Turn
+
+
+async def serve(turn: Turn, deps: Deps, emit: Emit) -> None:
+    """Serve one turn: ``emit`` gets the answer, piece by piece.
+
+    Raises RequestError for what the client must be told; before the first emit it is a status code. Being
+    cancelled (the client has gone) stops the work in whatever stage it is.
+    """
+    tally = Tally(deps.monotonic)
+    try:
+        async with deps.drain.turn():
+            turn = await assign(turn, deps)
+            turn = await prune(turn, deps)
+            turn = await shape(turn, deps)
+            turn = await bucket(turn, deps)
+            async with dispatch(turn, deps, tally) as (turn, reply):
+                await relay(turn, reply, tally, emit)
+    except RequestError as error:
+        tally.fail(error)
+        raise
+    except asyncio.CancelledError:
+        tally.cancel()
+        raise
+    except BaseException:
+        tally.fail(InternalError())
+        raise
+    finally:
+        await record(
+            replace(turn, worker=tally.worker, num_attempts=tally.num_attempts, outcome=tally.outcome()),
+            deps,
+        )

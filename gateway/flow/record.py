@@ -1,0 +1,220 @@
+"""Stage 8: the finished turn to Redis, metrics and log. Nothing here waits for Redis.
+
+A turn becomes ``ng:turn:ID`` (JSON, with a lifetime) and one entry of the stream ``ng:turns`` (bounded). Both
+are written in the background, in batches, at least once; while Redis is away they wait in a bounded queue,
+and what falls out of it is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+from redis.typing import EncodableT
+
+from gateway.flow.retention import encoded
+from gateway.flow.turn import Turn
+from gateway.settings import GatewaySettings
+from gateway.telemetry import genai
+from gateway.telemetry.logs import log
+from gateway.telemetry.metrics import OTHER, Metrics, TurnLabels, closed
+
+if TYPE_CHECKING:
+    from gateway.flow.deps import Deps
+
+TURN_KEY_PREFIX = "ng:turn:"
+TURNS_KEY = "ng:turns"
+BATCH = 64
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+
+Summary: TypeAlias = dict[EncodableT, EncodableT]
+
+logger = logging.getLogger(__name__)
+
+
+async def record(turn: Turn, deps: Deps) -> Turn:
+    """Hand the finished turn over; it is written soon."""
+    _measure(turn, deps)
+    s = None if turn.outcome.mean_gravity is None else 1.0 - turn.outcome.mean_gravity
+    if turn.task is not None and s is not None:
+        deps.entropies.observe(turn.task, turn.model, s)
+    deps.recorder.submit(turn)
+    return turn
+
+
+def turn_key(turn_id: str) -> str:
+    """Redis key of a turn's record."""
+    return TURN_KEY_PREFIX + turn_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    key: str
+    record: bytes
+    summary: Summary
+
+
+class Recorder:
+    """The bounded queue in front of Redis, and the task that empties it."""
+
+    def __init__(self, redis: Redis, settings: GatewaySettings, metrics: Metrics) -> None:
+        self._redis = redis
+        self._settings = settings
+        self._metrics = metrics
+        self._waiting: deque[_Entry] = deque()
+        self._num_bytes = 0
+        self._arrival = asyncio.Event()
+        self.num_lost = 0
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    def submit(self, turn: Turn) -> None:
+        """Queue a turn. The oldest make room where there is none."""
+        content = encoded(turn, self._settings.text_retention)
+        if len(content) > self._settings.max_record_bytes:
+            content = encoded(turn, "none")
+        self._waiting.append(_Entry(turn_key(turn.id), content, summary(turn)))
+        self._num_bytes += len(content)
+        while len(self._waiting) > self._settings.record_queue or self._num_bytes > MAX_WAITING_BYTES:
+            self._take()
+            self._lose(1)
+        self._metrics.records_waiting.set(len(self._waiting))
+        self._arrival.set()
+
+    async def watch(self) -> None:
+        """Write what comes, until cancelled."""
+        pause_s = FIRST_PAUSE_S
+        is_retry = False
+        while True:
+            await self._arrival.wait()
+            try:
+                await self._write(is_retry=is_retry)
+                pause_s, is_retry = FIRST_PAUSE_S, False
+            except (RedisError, OSError) as error:
+                self._metrics.record_failures.inc()
+                log(
+                    logger,
+                    logging.WARNING,
+                    "records_not_written",
+                    reason=str(error),
+                    waiting=self.num_waiting,
+                )
+                await asyncio.sleep(pause_s)
+                pause_s, is_retry = min(2 * pause_s, LONGEST_PAUSE_S), True
+
+    async def close(self) -> None:
+        """Write what is left, once; what Redis does not take now is lost and counted."""
+        try:
+            while self._waiting:
+                await self._write(is_retry=False)
+        except (RedisError, OSError):
+            self._lose(len(self._waiting))
+            self._waiting.clear()
+
+    async def _write(self, *, is_retry: bool) -> None:
+        batch = list(self._waiting)[:BATCH]
+        missing = await self._missing(batch) if is_retry else batch
+        async with self._redis.pipeline(transaction=True) as pipe:
+            for entry in missing:
+                pipe.set(entry.key, entry.record, ex=self._settings.record_ttl_s)
+                pipe.xadd(TURNS_KEY, entry.summary, maxlen=self._settings.max_turns, approximate=True)
+            await pipe.execute()
+        written = set(map(id, batch))
+        while self._waiting and id(self._waiting[0]) in written:
+            self._take()
+        self._metrics.records_waiting.set(len(self._waiting))
+        if not self._waiting:
+            self._arrival.clear()
+
+    async def _missing(self, batch: list[_Entry]) -> list[_Entry]:
+        """An attempt that timed out may have been carried out: leave out what is there already."""
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for entry in batch:
+                pipe.exists(entry.key)
+            found = await pipe.execute()
+        return [entry for entry, is_there in zip(batch, found, strict=True) if not is_there]
+
+    def _take(self) -> None:
+        self._num_bytes -= len(self._waiting.popleft().record)
+
+    def _lose(self, count: int) -> None:
+        self.num_lost += count
+        self._metrics.records_not_written.inc(count)
+
+
+def summary(turn: Turn) -> Summary:
+    """Return the fields of the entry in ``ng:turns``. What is not known is left out."""
+    verdicts = turn.prune_report.verdicts
+    fields: dict[EncodableT, EncodableT | None] = {
+        "id": turn.id,
+        "received_at": turn.received_at,
+        "endpoint": turn.endpoint,
+        "lane": turn.assignment.lane,
+        "lane_reason": turn.assignment.reason,
+        "experiment": turn.assignment.experiment or None,
+        "unit": turn.assignment.unit or None,
+        "task": turn.task.task_type if turn.task else None,
+        "config_sha": turn.config_sha,
+        "model": turn.model,
+        "worker": turn.worker or None,
+        "seed": turn.outcome.seed,
+        "bucket": turn.bucket,
+        "expected_s": turn.expected_s,
+        "documents_kept": sum(verdict.is_kept for verdict in verdicts),
+        "documents_dropped": sum(not verdict.is_kept for verdict in verdicts),
+        "tokens_before": turn.prune_report.tokens_before,
+        "tokens_after": turn.prune_report.tokens_after,
+        "prompt_tokens": turn.outcome.prompt_tokens,
+        "completion_tokens": turn.outcome.completion_tokens,
+        "time_to_first_token_s": turn.outcome.time_to_first_token_s,
+        "latency_s": turn.outcome.latency_s,
+        "mean_entropy_nats": turn.outcome.mean_entropy_nats,
+        "mean_gravity": turn.outcome.mean_gravity,
+        "entropic_time_nats": turn.outcome.entropic_time_nats,
+        "status": turn.outcome.status,
+        "error_code": turn.outcome.error_code or None,
+        "finish": ",".join(turn.outcome.finish_reasons) or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _measure(turn: Turn, deps: Deps) -> None:
+    outcome = turn.outcome
+    labels = TurnLabels(
+        model=closed(turn.model, deps.pool.models),
+        task=turn.task.task_type if turn.task else OTHER,
+        lane=turn.assignment.lane,
+        bucket=str(turn.bucket),
+        worker=turn.worker or OTHER,
+    )
+    deps.metrics.observe_turn(labels, outcome.status, outcome.latency_s)
+    if outcome.time_to_first_token_s is not None:
+        num_later = max(outcome.completion_tokens - 1, 0)
+        later_s = (outcome.latency_s - outcome.time_to_first_token_s) / num_later if num_later else None
+        deps.metrics.observe_tokens(labels, outcome.time_to_first_token_s, later_s)
+    deps.metrics.observe_context(labels, turn.prune_report.tokens_before, turn.prune_report.tokens_after)
+    fields: dict[str, Any] = {
+        "turn": turn.id,
+        "lane": labels.lane,
+        "task": labels.task,
+        "worker": turn.worker,
+        "attempts": turn.num_attempts,
+        "status": outcome.status,
+        "error_code": outcome.error_code,
+        "latency_s": round(outcome.latency_s, 4),
+        genai.OPERATION_NAME: genai.OPERATIONS[turn.endpoint],
+        genai.PROVIDER_NAME: genai.PROVIDER,
+        genai.REQUEST_MODEL: labels.model,
+        genai.INPUT_TOKENS: outcome.prompt_tokens,
+        genai.OUTPUT_TOKENS: outcome.completion_tokens,
+        genai.TIME_TO_FIRST_TOKEN: outcome.time_to_first_token_s,
+    }
+    log(logger, logging.INFO, "turn", **fields)

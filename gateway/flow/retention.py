@@ -1,0 +1,96 @@
+"""A finished turn as JSON, with as much of its texts as the retention setting allows.
+
+``full``    everything; what replay needs
+``hashed``  each text by its hash: equal texts can be found, none can be read
+``none``    no text and nothing that was made from one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+import orjson
+from pydantic import BaseModel
+
+from gateway.context.report import Document, PruneReport
+from gateway.flow.turn import Turn
+from gateway.settings import TextRetention
+from worker.protocol import DecodeControls
+
+RECORD_SCHEMA = 1
+PARAMETERS = frozenset(
+    {
+        *("model", "stream", "stream_options", "n", "seed", "temperature", "top_p", "top_k", "min_p"),
+        *("max_tokens", "max_completion_tokens", "presence_penalty", "frequency_penalty"),
+        *("repetition_penalty", "logprobs", "top_logprobs", "ignore_eos", "echo", "best_of"),
+    }
+)
+"""Fields of a request that hold no text."""
+
+Hide: TypeAlias = Callable[[str], str]
+
+
+def encoded(turn: Turn, retention: TextRetention) -> bytes:
+    """Return the record: the turn's fields by name, and the version of their meaning."""
+    if retention == "hashed":
+        turn = without_texts(turn, text_hash)
+    elif retention == "none":
+        turn = without_texts(turn, lambda text: "")
+    # The outer object is written by hand so that the turn is encoded once and copied never.
+    body = orjson.dumps(turn, default=_plain)
+    return b'{"schema":%d,"text_retention":"%s",' % (RECORD_SCHEMA, retention.encode()) + body[1:]
+
+
+def text_hash(text: str) -> str:
+    """128 bits of blake2b, in hex."""
+    return "blake2b:" + blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest() if text else ""
+
+
+def without_texts(turn: Turn, hide: Hide) -> Turn:
+    """Return the turn with every text, and every word taken from one, passed through ``hide`` or left out."""
+    return replace(
+        turn,
+        body=_parameters(turn.body),
+        upstream_body=_parameters(turn.upstream_body),
+        user=hide(turn.user),
+        headers={},
+        documents=tuple(_hidden_document(document, hide) for document in turn.documents),
+        question=hide(turn.question),
+        gravity_override={},
+        prune_report=_hidden_report(turn.prune_report),
+        controls=_hidden_controls(turn.controls),
+        outcome=replace(turn.outcome, text=hide(turn.outcome.text)),
+    )
+
+
+def _parameters(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name in PARAMETERS}
+
+
+def _hidden_document(document: Document, hide: Hide) -> Document:
+    return Document(id=document.id, text=hide(document.text), title=hide(document.title))
+
+
+def _hidden_report(report: PruneReport) -> PruneReport:
+    verdicts = tuple(replace(verdict, detail="") for verdict in report.verdicts)
+    return replace(report, verdicts=verdicts, theme=())
+
+
+def _hidden_controls(controls: DecodeControls) -> DecodeControls:
+    gravity = controls.gravity
+    if gravity is None:
+        return controls
+    vector = gravity.vector and gravity.vector.model_copy(update={"text": None})
+    words: dict[str, Any] = {"keywords": (), "penalize": (), "vector": vector}
+    return controls.model_copy(update={"gravity": gravity.model_copy(update=words)})
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a turn holds a {type(value).__name__}, which is no JSON")

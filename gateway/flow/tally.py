@@ -1,0 +1,105 @@
+"""What is known of an answer so far. The one part of a turn that changes in place; it ends as the Outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from gateway.errors import RequestError
+from gateway.flow.turn import Outcome
+from worker.protocol import TurnSummary
+
+MAX_TEXT_CHARS = 1_000_000
+
+
+class Tally:
+    """Filled by dispatch and relay, read by the record, whichever way the turn ends."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._started_s = clock()
+        self._status = Outcome().status
+        self._error_code = ""
+        self._first_token_s: float | None = None
+        self._finish_reasons: dict[int, str] = {}
+        self._usage: Mapping[str, Any] = {}
+        self._summaries: dict[int, TurnSummary] = {}
+        self._text: list[str] = []
+        self._num_chars = 0
+        self.worker = ""
+        self.num_attempts = 0
+
+    @property
+    def num_finished(self) -> int:
+        return len(self._finish_reasons)
+
+    @property
+    def usage(self) -> Mapping[str, Any]:
+        """The worker's last word on tokens; empty where it gave none."""
+        return self._usage
+
+    def has_finished(self, choice: int) -> bool:
+        return choice in self._finish_reasons
+
+    def mark_token(self) -> None:
+        """Something of a streamed answer arrived."""
+        if self._first_token_s is None:
+            self._first_token_s = self._clock() - self._started_s
+
+    def add_text(self, choice: int, text: str) -> None:
+        """Text of an answer arrived. The first choice's is kept, up to a bound."""
+        if choice == 0 and self._num_chars < MAX_TEXT_CHARS:
+            self._text.append(text)
+            self._num_chars += len(text)
+
+    def add_finish(self, choice: int, reason: str) -> None:
+        self._finish_reasons[choice] = reason
+
+    def add_usage(self, usage: object) -> None:
+        if isinstance(usage, dict):
+            self._usage = usage
+
+    def add_summary(self, choice: int, summary: object) -> None:
+        """A native worker's summary of one choice; what is none is left out."""
+        if isinstance(summary, dict):
+            known = {name: value for name, value in summary.items() if name in TurnSummary.model_fields}
+            try:
+                self._summaries[choice] = TurnSummary.model_validate(known)
+            except ValidationError:
+                return
+
+    def fail(self, error: RequestError) -> None:
+        self._status, self._error_code = "error", error.code
+
+    def cancel(self) -> None:
+        self._status = "cancelled"
+
+    def outcome(self) -> Outcome:
+        """All of it as of now. Of several choices: a mean over their steps, or of their sums over steps."""
+        return Outcome(
+            status=self._status,
+            finish_reasons=tuple(reason for _, reason in sorted(self._finish_reasons.items())),
+            error_code=self._error_code,
+            prompt_tokens=_count(self._usage.get("prompt_tokens")),
+            completion_tokens=_count(self._usage.get("completion_tokens")),
+            time_to_first_token_s=self._first_token_s,
+            latency_s=self._clock() - self._started_s,
+            mean_entropy_nats=self._mean("mean_entropy_nats", by_step=True),
+            mean_gravity=self._mean("mean_gravity", by_step=True),
+            entropic_time_nats=self._mean("entropic_time_nats", by_step=False),
+            net_drop_nats=self._mean("net_drop_nats", by_step=False),
+            envelope_nats=self._mean("envelope_nats", by_step=False),
+            seed=next((s.seed for s in self._summaries.values() if s.seed is not None), None),
+            text="".join(self._text),
+        )
+
+    def _mean(self, name: str, *, by_step: bool) -> float | None:
+        weighted = [(s.num_steps if by_step else 1, getattr(s, name)) for s in self._summaries.values()]
+        total = sum(weight for weight, _ in weighted)
+        return sum(weight * value for weight, value in weighted) / total if total else None
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
