@@ -1,0 +1,138 @@
+"""Puts the worker's HTTP application together."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+from worker.engine.loop import EngineLoop
+from worker.errors import NoSuchRouteError, WorkerError, WrongMethodError
+from worker.server.answer import JsonResponse
+from worker.server.deps import Deps, deps_of
+from worker.server.generation import EngineRoom
+from worker.server.inbox import Inbox
+from worker.server.metrics import Metrics
+from worker.server.middleware import Observed
+from worker.server.parse import UnknownFields
+from worker.server.prompts import PromptEncoder
+from worker.server.roster import Roster
+from worker.server.routes import ROUTES
+from worker.settings import WorkerSettings
+from worker.trace import TraceOptions, TraceWriter
+
+log = logging.getLogger(__name__)
+
+
+def create_app(settings: WorkerSettings, engine: EngineLoop) -> Starlette:
+    """Compose routes and their parts around a loaded engine. Its thread runs while the application does."""
+    metrics = Metrics((route.path for route in ROUTES), error_codes())
+    roster = Roster(settings.max_batch + settings.max_waiting)
+    trace = open_trace(settings)
+    metrics.watch(engine.stats, trace.counters if trace is not None else None)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        inbox = Inbox(asyncio.get_running_loop())
+        prompts = PromptEncoder(engine.tokenizer)
+        app.state.deps = Deps(
+            settings=settings,
+            engine=engine,
+            model_name=settings.served_name or engine.model_name,
+            fingerprint=fingerprint(engine),
+            prompts=prompts,
+            room=EngineRoom(engine, inbox, roster, metrics, time.monotonic),
+            roster=roster,
+            metrics=metrics,
+            trace=trace,
+            unknown_fields=UnknownFields(),
+            new_id=lambda: uuid.uuid4().hex,
+            new_seed=lambda: secrets.randbits(53),  # every JSON reader keeps 53 bits exactly
+            now_s=time.time,
+            started_at_s=time.time(),
+        )
+        engine.start()
+        if trace is not None:
+            trace.start()
+        try:
+            yield
+        finally:
+            engine.stop()
+            prompts.close()
+            if trace is not None:
+                await asyncio.to_thread(trace.stop)
+
+    handlers: dict[Any, Any] = {
+        WorkerError: _worker_error,
+        HTTPException: _http_error,
+        Exception: _unexpected_error,
+    }
+    observed = Middleware(Observed, metrics=metrics, clock_s=time.monotonic)
+    app = Starlette(routes=ROUTES, lifespan=lifespan, exception_handlers=handlers, middleware=[observed])
+    app.state.roster = roster
+    return app
+
+
+def open_trace(settings: WorkerSettings) -> TraceWriter | None:
+    """The writer for the configured Redis; None where none is configured."""
+    address = settings.redis_address()
+    if address is None:
+        return None
+    options = TraceOptions(
+        spill_dir=settings.spill_dir,
+        spill_max_bytes=settings.spill_max_bytes,
+        max_queued_steps=settings.trace_max_queued_steps,
+        max_entries=settings.trace_max_entries,
+        ttl_s=settings.trace_ttl_s,
+        timeout_s=settings.trace_timeout_s,
+    )
+    return TraceWriter(address, options)
+
+
+def fingerprint(engine: EngineLoop) -> str:
+    """Changes with everything that may change a seeded answer: model, precision, engine, torch."""
+    parts = (engine.model_name, engine.dtype, version("narrative-gravity"), version("torch"))
+    return "fp_" + hashlib.blake2b("\0".join(parts).encode(), digest_size=6).hexdigest()
+
+
+def error_codes() -> Iterator[str]:
+    """Every code of the tree: the closed label set of the error counter."""
+    pending: list[type[WorkerError]] = [WorkerError]
+    while pending:
+        kind = pending.pop()
+        yield kind.code
+        pending += kind.__subclasses__()
+
+
+async def _worker_error(request: Request, error: WorkerError) -> Response:
+    deps_of(request).metrics.observe_error(error.code)
+    headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else None
+    return JsonResponse(error.body(), status_code=error.status, headers=headers)
+
+
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    if error.status_code == 405:
+        problem: WorkerError = WrongMethodError("this path does not take this method")
+    else:
+        problem = NoSuchRouteError("there is no such path")
+    response = await _worker_error(request, problem)
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _unexpected_error(request: Request, error: Exception) -> Response:
+    log.error("a request failed unexpectedly", exc_info=error)
+    return await _worker_error(request, WorkerError("the worker failed; its log says how"))

@@ -1,0 +1,132 @@
+"""One choice as it grows: tokens in, text, logprobs and a summary out."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from worker.decode.text import TextAssembler
+from worker.decode.vocabulary import Vocabulary
+from worker.engine.request import FinishReason, GenerationRequest, StepOutput
+from worker.protocol import StepRecord, TurnSummary
+from worker.thermo.entropic_time import summarise
+
+
+class StepSink(Protocol):
+    """Where a choice's steps go: the trace, or the answer to a replay."""
+
+    def add(self, record: StepRecord) -> None: ...
+
+    def end(self, finish_reason: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """One token of the text. ``top`` as (id, ln p), the most probable first."""
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+    text_offset: int
+    """Characters of the choice's text before the token's first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What became known of a choice: the next text, and in the last piece how it ended."""
+
+    index: int
+    text: str = ""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    finish_reason: FinishReason | None = None
+    summary: TurnSummary | None = None
+
+
+class Choice:
+    """Follows one request of the engine. Lives on the event loop."""
+
+    def __init__(
+        self,
+        index: int,
+        request: GenerationRequest,
+        vocabulary: Vocabulary,
+        stop: Sequence[str],
+        sinks: Sequence[StepSink],
+        max_steps: int | None = None,
+    ) -> None:
+        self.index = index
+        self.request = request
+        self.is_finished = False
+        self._sinks = sinks
+        self._max_steps = max_steps
+        self._assembler = TextAssembler(vocabulary, stop)
+        self._logprobs = PendingLogprobs(vocabulary)
+        self._records: list[StepRecord] = []
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self._records)
+
+    def accept(self, output: StepOutput) -> Piece | None:
+        """Take one emitted token; None where nothing of it may be shown yet.
+
+        The piece may end the choice (a stop string, ``max_steps``) although the engine would go on.
+        """
+        self._records.append(output.record)
+        for sink in self._sinks:
+            sink.add(output.record)
+        if output.finish_reason == "stop":  # the token that ends the choice is no part of its text
+            return self._finish("stop", self._assembler.finish())
+        delta = self._assembler.push(output.token_id)
+        if self.request.sampling.num_top_logprobs is not None:
+            self._logprobs.push(output)
+        if delta.is_stopped:
+            return self._finish("stop", delta.text)
+        if output.finish_reason is not None or self.num_tokens == self._max_steps:
+            return self._finish("length", delta.text + self._assembler.finish())
+        if not delta.text and self.num_tokens > 1:
+            return None
+        return Piece(self.index, delta.text, self._logprobs.release(delta.text))
+
+    def abandon(self, reason: str) -> None:
+        """End the choice's trace without an answer: ``cancelled`` or ``error``."""
+        self.is_finished = True
+        for sink in self._sinks:
+            sink.end(reason)
+
+    def _finish(self, reason: FinishReason, text: str) -> Piece:
+        self.is_finished = True
+        for sink in self._sinks:
+            sink.end(reason)
+        summary = summarise(self._records).model_copy(update={"seed": self.request.sampling.seed})
+        return Piece(self.index, text, self._logprobs.release(text), reason, summary)
+
+
+class PendingLogprobs:
+    """Keeps each token's logprob until its text is released, so that tokens and text always agree.
+
+    Tokens that lie wholly inside a stop string are never released.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._token_bytes = vocabulary.token_bytes
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._num_characters = 0
+        self._num_released = 0
+        self._waiting: list[TokenLogprob] = []
+
+    def push(self, output: StepOutput) -> None:
+        self._waiting.append(
+            TokenLogprob(output.token_id, output.record.logprob, output.top_logprobs, self._num_characters)
+        )
+        self._num_characters += len(self._decoder.decode(self._token_bytes[output.token_id]))
+
+    def release(self, text: str) -> tuple[TokenLogprob, ...]:
+        self._num_released += len(text)
+        count = 0
+        while count < len(self._waiting) and self._waiting[count].text_offset < self._num_released:
+            count += 1
+        released, self._waiting = self._waiting[:count], self._waiting[count:]
+        return tuple(released)

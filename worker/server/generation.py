@@ -1,0 +1,195 @@
+"""One HTTP request's choices in the engine, from submission to the last piece, or to its cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from worker.engine.loop import EngineLoop
+from worker.engine.request import EngineEvent, FinishReason, GenerationRequest, RequestFailed
+from worker.errors import ContextTooLongError, GenerationFailedError, RequestError, WorkerError
+from worker.protocol import TurnSummary
+from worker.server.choice import Choice, Piece, StepSink, TokenLogprob
+from worker.server.inbox import Inbox
+from worker.server.job import Job
+from worker.server.metrics import Metrics
+from worker.server.roster import Roster
+
+log = logging.getLogger(__name__)
+
+SinksFor = Callable[[int], Sequence[StepSink]]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedChoice:
+    """A whole choice, for an answer that is not streamed."""
+
+    index: int
+    text: str
+    logprobs: tuple[TokenLogprob, ...]
+    finish_reason: FinishReason
+    summary: TurnSummary
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRoom:
+    """What every generation shares."""
+
+    engine: EngineLoop
+    inbox: Inbox
+    roster: Roster
+    metrics: Metrics
+    clock_s: Callable[[], float]
+    """Monotonic."""
+
+
+class Generation:
+    """``async with`` it: on leaving, whatever has not finished is cancelled in the engine.
+
+    Raises WorkerError on entering where the engine or the roster refuses it.
+    """
+
+    def __init__(
+        self, job: Job, requests: Sequence[GenerationRequest], sinks_for: SinksFor, room: EngineRoom
+    ) -> None:
+        self.job = job
+        self._room = room
+        vocabulary = room.engine.vocabulary
+        self._choices = {
+            request.id: Choice(index, request, vocabulary, job.stop, sinks_for(index), job.max_steps)
+            for index, request in enumerate(requests)
+        }
+        self._pieces: asyncio.Queue[Piece | WorkerError] = asyncio.Queue()
+        self._started_s = room.clock_s()
+        self._has_begun = False
+        self._is_closed = False
+
+    @property
+    def num_choices(self) -> int:
+        return len(self._choices)
+
+    @property
+    def num_completion_tokens(self) -> int:
+        return sum(choice.num_tokens for choice in self._choices.values())
+
+    async def __aenter__(self) -> Self:
+        self._room.roster.join(self)
+        try:
+            for choice in self._choices.values():
+                self._submit(choice.request)
+        except BaseException:
+            self.close("error")
+            raise
+        self._room.metrics.prompt_tokens.inc(self.job.num_prompt_tokens)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def pieces(self) -> AsyncGenerator[list[Piece], None]:
+        """All pieces in the order of their tokens, as many at a time as have come. Raises WorkerError."""
+        num_open = len(self._choices)
+        while num_open:
+            batch = [self._checked(await self._pieces.get())]
+            while not self._pieces.empty():
+                batch.append(self._checked(self._pieces.get_nowait()))
+            num_open -= sum(piece.finish_reason is not None for piece in batch)
+            yield batch
+
+    async def collect(self) -> list[FinishedChoice]:
+        """Wait for every choice. Raises WorkerError."""
+        parts: dict[int, list[Piece]] = {choice.index: [] for choice in self._choices.values()}
+        async for batch in self.pieces():
+            for piece in batch:
+                parts[piece.index].append(piece)
+        return [_joined(pieces) for _, pieces in sorted(parts.items())]
+
+    def fail(self, error: WorkerError) -> None:
+        """Let the reader of the pieces see this error next."""
+        self._pieces.put_nowait(error)
+
+    def close(self, reason: str = "cancelled") -> None:
+        """Cancel what has not finished, and say in its trace why. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._room.metrics.completion_tokens.inc(self.num_completion_tokens)
+        for choice in self._choices.values():
+            if not choice.is_finished:
+                self._room.engine.cancel(choice.request.id)
+                choice.abandon(reason)
+                self._room.metrics.choices.labels(reason).inc()
+        self._room.roster.leave(self)
+
+    def _submit(self, request: GenerationRequest) -> None:
+        inbox = self._room.inbox
+        self._room.engine.submit(request, lambda event: inbox.post(self._accept, event))
+
+    def _accept(self, event: EngineEvent) -> None:
+        choice = self._choices[event.request_id]
+        if choice.is_finished:
+            return  # what the engine emitted before it saw the cancellation
+        try:
+            self._take(choice, event)
+        except Exception:  # a defect in one choice's text must not stop the events behind it
+            log.exception("a choice could not be continued")
+            self._abandon(choice, GenerationFailedError("the token could not be turned into text"))
+
+    def _take(self, choice: Choice, event: EngineEvent) -> None:
+        if isinstance(event, RequestFailed):
+            self._abandon(choice, failure(event.message, event.code))
+            return
+        self._measure_first_token()
+        piece = choice.accept(event)
+        if piece is None:
+            return
+        if piece.finish_reason is not None:
+            self._room.metrics.choices.labels(piece.finish_reason).inc()
+            if event.finish_reason is None:  # a stop string: the engine does not know it
+                self._room.engine.cancel(choice.request.id)
+        self._pieces.put_nowait(piece)
+
+    def _abandon(self, choice: Choice, error: WorkerError) -> None:
+        self._room.engine.cancel(choice.request.id)
+        choice.abandon("error")
+        self._room.metrics.choices.labels("error").inc()
+        self.fail(error)
+
+    def _measure_first_token(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._room.metrics.time_to_first_token.observe(self._room.clock_s() - self._started_s)
+
+    @staticmethod
+    def _checked(piece: Piece | WorkerError) -> Piece:
+        if isinstance(piece, WorkerError):
+            raise piece
+        return piece
+
+
+def failure(message: str, code: str) -> WorkerError:
+    """The error for what the engine says about one request."""
+    if code == ContextTooLongError.code:
+        return ContextTooLongError(message)
+    if code == RequestError.code:
+        return RequestError(message)
+    return GenerationFailedError(message, code=code)
+
+
+def _joined(pieces: Sequence[Piece]) -> FinishedChoice:
+    last = pieces[-1]
+    assert last.finish_reason is not None
+    assert last.summary is not None
+    return FinishedChoice(
+        last.index,
+        "".join(piece.text for piece in pieces),
+        tuple(logprob for piece in pieces for logprob in piece.logprobs),
+        last.finish_reason,
+        last.summary,
+    )
