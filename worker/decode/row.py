@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from worker.thermo.entropy import FloatRow, Moments, Scratch, check_peak
 
 Ids = NDArray[np.intp]
+LogitRow = NDArray[np.float32] | NDArray[np.uint16]
+"""A row as the model gives it: float32, or the bits of bfloat16."""
 
 _BLOCK = 64
 
@@ -32,8 +34,9 @@ class Row:
         self._peak = 0.0
         self._observed: dict[float, Moments] = {}
         self._edits: list[tuple[FloatRow, FloatRow]] = []
+        self._source: LogitRow = self.logits
 
-    def load(self, source: NDArray[np.float32] | NDArray[np.uint16]) -> None:
+    def load(self, source: LogitRow) -> None:
         """Take over one row: float32, or the bits of bfloat16. Raises InvalidRowError."""
         if source.dtype == np.uint16:
             # bfloat16 is the upper half of a float32.
@@ -42,6 +45,7 @@ class Row:
             np.copyto(self.logits, source)
         np.max(self._grid, axis=0, out=self._column_max)
         self._peak = float(self._column_max.max())
+        self._source = source
         self._observed.clear()
         self._edits.clear()
         check_peak(self._peak)
@@ -66,6 +70,12 @@ class Row:
             moments = self._scratch.moments(self._finite, self._peak, temperature)
             self._observed[temperature] = moments
         return moments
+
+    def own_logprob(self, token_id: int) -> float:
+        """Return ln softmax(z) of the model's own logits at temperature 1, whatever was edited since."""
+        value = self._source[token_id]
+        logit = value if self._source.dtype == np.float32 else _widen(value)
+        return float(logit) - self.observe(1.0).log_normaliser
 
     def edit(self, ids: Ids, values: FloatRow) -> None:
         """Set the logits at the given ids, each of which occurs once."""
@@ -114,3 +124,8 @@ class Row:
         ids = self.at_least(floor) if floor > -np.inf else np.flatnonzero(self.logits > -np.inf)
         # The ids ascend and the sort is stable, so ties are broken by id.
         return ids[np.argsort(-self.logits[ids], kind="stable")][:count]
+
+
+def _widen(bits: np.uint16) -> np.float32:
+    widened: np.float32 = (np.uint32(bits) << np.uint32(16)).view(np.float32)
+    return widened

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from worker.decode.row import Ids, Row
-from worker.thermo.entropy import DoubleRow
+from worker.thermo.entropy import DoubleRow, check_peak
 
 # Where nothing bounds the candidates, the draw looks at the head, and at more only when u falls beyond it.
 _HEADS = (128, 2048, 16_384)
@@ -38,7 +38,11 @@ class Draw:
 
 
 def draw(row: Row, limits: Limits, u: float) -> Draw:
-    """Draw a token from the row with the random number u in [0, 1)."""
+    """Draw a token from the row with the random number u in [0, 1).
+
+    Raises InvalidRowError where bias and mask have left nothing to draw from.
+    """
+    check_peak(row.peak)
     num_candidates = min(limits.top_k, row.num_possible)
     if limits.temperature == 0.0:
         return Draw(row.argmax(), num_candidates, 0.0)

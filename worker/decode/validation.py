@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 
 from worker.decode.errors import ControlError
-from worker.engine.request import SamplingParams
+from worker.engine.request import GenerationRequest, SamplingParams
 
 MAX_TOP_LOGPROBS = 20
 MAX_LOGIT_BIAS = 100.0
 
 
-def check_sampling(sampling: SamplingParams, vocabulary_size: int) -> None:
+def check_request(request: GenerationRequest, vocabulary_size: int) -> None:
     """Raise ControlError for a value that cannot be decoded, naming its field."""
+    _check_sampling(request.sampling, vocabulary_size)
+    for param, ids in (("prompt", request.prompt_ids), ("tokens", request.forced_ids)):
+        in_range = not ids or (min(ids) >= 0 and max(ids) < vocabulary_size)
+        _require(in_range, param, f"token ids from 0 to {vocabulary_size - 1}")
+
+
+def _check_sampling(sampling: SamplingParams, vocabulary_size: int) -> None:
     _require(math.isfinite(sampling.temperature) and sampling.temperature >= 0.0, "temperature", "0 or more")
     _require(sampling.top_k >= 0, "top_k", "0 (all tokens) or more")
     _require(0.0 < sampling.top_p <= 1.0, "top_p", "above 0 and at most 1")

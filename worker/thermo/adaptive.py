@@ -1,4 +1,4 @@
-"""How many candidates a step keeps, from its normalised entropy s: few where the model is sure, many where not."""
+"""How many candidates a step keeps, from its normalised entropy s: few where the model is sure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def seed_k(s: float, k_min: int, k_max: int) -> int:
 
 
 def openness(s: float, s_low: float, s_high: float) -> float:
-    """Return g = clip((s - s_low) / (s_high - s_low), 0, 1): 0 at a task's surest steps, 1 at its most open ones."""
+    """Return g = clip((s - s_low) / (s_high - s_low), 0, 1): 0 where a task is surest."""
     return max(0.0, min((s - s_low) / (s_high - s_low), 1.0))
 
 
@@ -35,8 +35,8 @@ def _between(g: float, low: float, high: float, curve: Curve) -> float:
 def weigh_in_peak(g: float, p_max: float, leader: float | None, flat: float | None) -> float:
     """Return g corrected by the largest probability, which sees what s alone does not.
 
-    Only where s says more than half open: a leader (p_max >= ``leader``) has rivals behind it, and the middle is
-    enough; no leader at all (p_max <= ``flat``), and the whole range is needed. None turns a rule off.
+    Only where s says more than half open: a leader (p_max >= ``leader``) has rivals behind it, and the middle
+    is enough; no leader at all (p_max <= ``flat``), and the whole range is needed. None turns a rule off.
     """
     if g <= 0.5:
         return g

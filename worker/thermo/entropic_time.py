@@ -15,7 +15,7 @@ ENVELOPE_HISTORY = 0.7
 def entropic_time(entropies_nats: Sequence[float]) -> float:
     """Return tau = sum of max(0, H[t-1] - H[t]).
 
-    tau = (net drop + total variation) / 2: noise alone makes it grow, so it is never shown without the other two.
+    tau = (net drop + total variation) / 2: noise alone makes it grow, so it is never shown alone.
     """
     return sum(max(0.0, before - after) for before, after in itertools.pairwise(entropies_nats))
 

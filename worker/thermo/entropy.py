@@ -48,8 +48,8 @@ class Moments:
 
     @property
     def normalised_entropy(self) -> float:
-        """s = H / ln(number of finite logits), in [0, 1]; 0 where only one is finite."""
-        return min(1.0, self.entropy_nats / math.log(self.num_finite)) if self.num_finite > 1 else 0.0
+        """s = H / ln V."""
+        return normalise_entropy(self.entropy_nats, self.num_finite)
 
     @property
     def gravity(self) -> float:
@@ -166,6 +166,11 @@ def check_peak(peak: float) -> None:
         raise InvalidRowError(
             "the model's logits contain an infinity" if peak > 0 else "no token of the vocabulary is possible"
         )
+
+
+def normalise_entropy(entropy_nats: float, num_finite: int) -> float:
+    """Return s = H / ln V in [0, 1], V the number of finite logits; 0 where only one is finite."""
+    return min(1.0, entropy_nats / math.log(num_finite)) if num_finite > 1 else 0.0
 
 
 def quantise_entropy(entropy_nats: float) -> float:

@@ -14,7 +14,7 @@ MAX_STAGE_CHANGE_NATS = 0.5
 
 
 def plausible_logit(peak_logit: float, temperature: float, plausible: float) -> float:
-    """Return the logit at which p = plausible * p_max under softmax(z / T); minus infinity for ``plausible`` 0."""
+    """Return the logit at which p = plausible * p_max under softmax(z / T); -inf for ``plausible`` 0."""
     return peak_logit + temperature * math.log(plausible) if plausible > 0.0 else -math.inf
 
 
@@ -39,7 +39,7 @@ class Stage:
 
 
 def stage_target(stages: Sequence[Stage], step: int) -> float:
-    """Return the factor of the last stage that has begun (stages in order of their start); 1 before the first."""
+    """Return the factor of the last stage that has begun (in order of their start); 1 before the first."""
     return next((stage.factor for stage in reversed(stages) if step >= stage.start), 1.0)
 
 

@@ -1,4 +1,4 @@
-"""The temperature controller. dH / d(ln T) is the varentropy, which is positive: hotter means more entropy."""
+"""The temperature controller. dH / d(ln T) is the varentropy, and positive: hotter means more entropy."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def feedback(temperature: float, error_nats: float, gain: float, bounds: Tempera
 
 
 def mapped(base: float, s: float, map_range: float, exponent: float, bounds: TemperatureRange) -> float:
-    """Return T = base + map_range * s^exponent within the bounds: hotter (or colder) when unsure, without memory."""
+    """Return T = base + map_range * s^exponent within the bounds: hotter when unsure, without memory."""
     return bounds.clip(base + map_range * s**exponent)
