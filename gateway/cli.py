@@ -11,6 +11,7 @@ import typer
 
 from gateway.errors import CommandError
 from gateway.stack.ports import GATEWAY_PORT, VALKEY_PORT, WORKER_PORT
+from gateway.stack.signals import InterruptedBySignal
 
 app = typer.Typer(
     help="narrative-gravity: prunes context, steers decoding, records every step.",
@@ -136,9 +137,11 @@ def _become(module: str, *arguments: str) -> None:
 
 
 def main() -> None:
-    """Entry point: a CommandError is one line on stderr and its own exit status."""
+    """Entry point. Status 2: the command could not run, and stderr says why."""
     try:
         app()
     except CommandError as error:
         print(f"gravity: {error}", file=sys.stderr)
-        sys.exit(error.exit_status)
+        sys.exit(2)
+    except InterruptedBySignal as interruption:
+        sys.exit(interruption.exit_status)

@@ -50,9 +50,10 @@ class ConfigError(GatewayError):
 
 
 class CommandError(GatewayError):
-    """A command cannot do what it was asked; the message says why and what to change."""
+    """A command cannot do what it was asked; the message says why and what to change.
 
-    exit_status: ClassVar[int] = 1
+    Its exit status is 2: 1 means that the command ran and found something wrong.
+    """
 
 
 class StackError(CommandError):
@@ -73,8 +74,6 @@ class TraceError(CommandError):
 
 class ReplayError(CommandError):
     """The replay cannot run at all, which is not the same as a replay that differs."""
-
-    exit_status = 2
 
 
 class RequestError(GatewayError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from gateway.errors import StackError
 from gateway.stack.signals import InterruptedBySignal, until_signal
 from gateway.stack.stack import StackPlan, running
 from gateway.stack.valkey import without_password
@@ -14,15 +13,12 @@ NAME_WIDTH = 7
 
 
 def run_up(plan: StackPlan) -> int:
-    """Run until a signal (0) or until a process ends or cannot start (1)."""
+    """Run until a signal (0) or until a process ends (1). Raises StackError where one cannot start."""
     try:
         return asyncio.run(until_signal(_up(plan)))
     except InterruptedBySignal as interruption:
         _say(f"{interruption}; all processes have ended")
         return 0
-    except StackError as error:
-        print(f"gravity up: {error}", file=sys.stderr)
-        return 1
 
 
 async def _up(plan: StackPlan) -> int:

@@ -1,0 +1,107 @@
+"""The worker that decodes a turn again: one that runs already, or one started for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gateway.errors import ReplayError, StackError
+from gateway.replay.recorded import RecordedTurn
+from gateway.stack.environment import child_environment
+from gateway.stack.ports import free_port
+from gateway.stack.stack import StackPlan, running
+
+TIMEOUT = httpx.Timeout(5.0, read=600.0)
+
+
+class ReplayAnswer(BaseModel):
+    """What ``/replay`` answers; columns are named as StepRecord's fields."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    steps: dict[str, list[float]]
+    tokens: list[int]
+    text: str
+    model: str
+    dtype: str
+
+
+async def replay_choice(
+    client: httpx.AsyncClient, turn: RecordedTurn, choice: int, tokens: Sequence[int] | None
+) -> ReplayAnswer:
+    """Decode one choice again: the tokens given, or drawn anew. Raises ReplayError where it is refused."""
+    body = {
+        "request": turn.request(),
+        "endpoint": turn.endpoint,
+        "choice": choice,
+        "tokens": None if tokens is None else list(tokens),
+    }
+    try:
+        answer = await client.post("/replay", json=body)
+    except httpx.TransportError as error:
+        raise ReplayError(f"the worker at {client.base_url} failed: {error!r}") from error
+    if answer.status_code != httpx.codes.OK:
+        raise ReplayError(f"the worker refused the replay ({answer.status_code}): {answer.text}")
+    try:
+        return ReplayAnswer.model_validate_json(answer.content)
+    except ValidationError as error:
+        raise ReplayError(f"the worker's answer to /replay cannot be read: {error}") from error
+
+
+@asynccontextmanager
+async def replay_worker(
+    turn: RecordedTurn, candidates: Sequence[str], redis_url: str, *, may_start: bool
+) -> AsyncIterator[httpx.AsyncClient]:
+    """Give a client of the first candidate that can replay the turn, or of a worker started for it.
+
+    Raises ReplayError where none can and none may be started.
+    """
+    reasons = []
+    for url in candidates:
+        async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT) as client:
+            reason = await _why_not(client, turn.model)
+            if reason is None:
+                yield client
+                return
+            reasons.append(f"{url}: {reason}")
+    if not may_start:
+        raise ReplayError("no worker can replay it: " + "; ".join(reasons))
+    async with _started(redis_url) as url, httpx.AsyncClient(base_url=url, timeout=TIMEOUT) as client:
+        if (reason := await _why_not(client, turn.model)) is not None:
+            raise ReplayError(f"a worker started for it cannot replay it: {reason}; set NG_WORKER_MODEL")
+        yield client
+
+
+@asynccontextmanager
+async def _started(redis_url: str) -> AsyncIterator[str]:
+    plan = StackPlan(None, free_port(), 0, redis_url, child_environment())
+    try:
+        async with running(plan, _quiet) as stack:
+            yield stack.worker_url
+    except StackError as error:
+        raise ReplayError(f"no worker answers and none can be started: {error}") from error
+
+
+def _quiet(name: str, line: str) -> None:
+    """The worker's log is shown only where it fails."""
+
+
+async def _why_not(client: httpx.AsyncClient, model: str) -> str | None:
+    """Return why this worker cannot replay a turn of the model; None where it can."""
+    try:
+        answer = (await client.get("/v1/models")).raise_for_status()
+        entries: Sequence[Mapping[str, Any]] = answer.json()["data"]
+    except httpx.HTTPError as error:
+        return f"does not answer ({type(error).__name__})"
+    except (ValueError, KeyError, TypeError):
+        return "does not answer as a worker"
+    served = {entry.get("id"): entry for entry in entries}
+    if model not in served:
+        return f"serves {', '.join(map(str, served)) or 'nothing'}, the turn was {model}'s"
+    if "gravity" not in served[model]:
+        return "is no native worker"
+    return None
