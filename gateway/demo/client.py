@@ -66,7 +66,9 @@ async def ask(
                     continue
                 text = _take(answer, orjson.loads(data), on_gravity)
                 if text:
-                    answer.time_to_first_token_s = answer.time_to_first_token_s or time.perf_counter() - started
+                    answer.time_to_first_token_s = (
+                        answer.time_to_first_token_s or time.perf_counter() - started
+                    )
                     answer.text += text
                     on_text(text)
     answer.total_s = time.perf_counter() - started
