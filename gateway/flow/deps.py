@@ -36,5 +36,7 @@ class Deps:
     """Unix time, seconds."""
     monotonic: Callable[[], float]
     """Seconds from an unknown start; for durations."""
+    started_at: float
+    """Unix time, seconds."""
     new_id: Callable[[], str]
     """A turn's id, unique over all gateways."""

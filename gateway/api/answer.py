@@ -1,0 +1,99 @@
+"""A turn's answer as an ASGI response that watches for the client's leaving from the first moment on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from gateway.api.problems import error_response
+from gateway.api.sse import EventStream
+from gateway.api.state import note_error
+from gateway.errors import InternalError, RequestError
+from gateway.flow.deps import Deps
+from gateway.flow.pipeline import serve
+from gateway.flow.relay import Emit
+from gateway.flow.turn import Turn
+
+TURN_HEADER = "X-Gravity-Turn-Id"
+
+logger = logging.getLogger(__name__)
+
+
+class TurnResponse(Response):
+    """Serves the turn while it is sent.
+
+    The client's leaving cancels the turn in every phase: while it waits for a worker, during a retry, before
+    the first token, in the middle of a stream and in a call that is not streamed (litellm#30245, #31499,
+    #37140). An error before the first event is a status code; after it, an event.
+    """
+
+    def __init__(self, turn: Turn, deps: Deps) -> None:
+        self.status_code = 200
+        self.background = None
+        self.body = b""
+        self._turn = turn
+        self._deps = deps
+        self._named = {TURN_HEADER: turn.id}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        work = self._stream if self._turn.is_streaming else self._send_whole
+        answer = asyncio.create_task(work(scope, receive, send), name=self._turn.id)
+        leaving = asyncio.create_task(_until_gone(receive), name=f"{self._turn.id} leaving")
+        try:
+            await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            answer.cancel()
+            await asyncio.wait({answer, leaving})
+        if not answer.cancelled():
+            answer.result()
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        settings = self._deps.settings
+        stream = EventStream(send, self._named, settings.ping_interval_s, self._deps.monotonic)
+        try:
+            error = await self._served(stream.emit)
+            if error is None:
+                await stream.end()
+                return
+            note_error(scope, error.code)
+            if not stream.has_started:
+                await error_response(error, self._named)(scope, receive, send)
+                return
+            await stream.fail(error)
+            await stream.end()
+        finally:
+            await stream.stop()
+
+    async def _send_whole(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parts: list[bytes] = []
+
+        async def keep(content: bytes) -> None:
+            parts.append(content)
+
+        error = await self._served(keep)
+        if error is not None:
+            note_error(scope, error.code)
+            await error_response(error, self._named)(scope, receive, send)
+            return
+        response = Response(b"".join(parts), media_type="application/json", headers=self._named)
+        await response(scope, receive, send)
+
+    async def _served(self, emit: Emit) -> RequestError | None:
+        """Run the turn; return the error that the client is to be told."""
+        try:
+            await serve(self._turn, self._deps, emit)
+        except RequestError as error:
+            return error
+        except Exception:
+            logger.exception("turn_failed")
+            return InternalError()
+        return None
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

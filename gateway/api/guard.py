@@ -1,0 +1,97 @@
+"""Who may do what, and how much may be sent."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+
+from pydantic import SecretStr
+from starlette.requests import Request
+
+from gateway.errors import AuthenticationFailed, InsufficientScope, RequestTooLarge
+from gateway.settings import GatewaySettings
+
+DISCARD_BYTES = 64 * 1024 * 1024
+DISCARD_S = 5.0
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def require_admin(request: Request, settings: GatewaySettings) -> None:
+    """Let through whoever holds the admin key; where there is none, the loopback address.
+
+    Raises AuthenticationFailed, with one message for a missing and a wrong key; InsufficientScope.
+    """
+    if settings.admin_key is not None:
+        if not _holds(request, settings.admin_key):
+            raise AuthenticationFailed
+    elif not is_local(request):
+        raise InsufficientScope("Without NG_ADMIN_KEY, /admin is for the loopback address only.")
+
+
+def require_lane_choice(request: Request, settings: GatewaySettings) -> None:
+    """Let through whoever may send X-Gravity-Lane. Raises InsufficientScope."""
+    match settings.lane_override:
+        case "anyone":
+            is_allowed = True
+        case "admin":
+            is_allowed = settings.admin_key is not None and _holds(request, settings.admin_key)
+        case "auto":
+            key = settings.admin_key
+            is_allowed = is_local(request) if key is None else _holds(request, key)
+    if not is_allowed:
+        raise InsufficientScope("The caller may not choose a lane.", param="X-Gravity-Lane")
+
+
+def is_local(request: Request) -> bool:
+    """Whether both ends are this machine: the peer's address, and the name that it asked for.
+
+    The name is looked at because a page in a browser here can be made to ask for ours (DNS rebinding).
+    """
+    if request.client is None:
+        return False
+    try:
+        address = ipaddress.ip_address(request.client.host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback and (request.url.hostname or "") in LOCAL_NAMES
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """Return the body. Raises RequestTooLarge as soon as it is known to be over ``max_bytes``."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > max_bytes:
+        await _discard(request)
+        raise RequestTooLarge(f"The body is larger than {max_bytes} bytes.")
+    parts = []
+    num_bytes = 0
+    stream = request.stream()
+    async for part in stream:
+        parts.append(part)
+        num_bytes += len(part)
+        if num_bytes > max_bytes:
+            await _discard(request)
+            raise RequestTooLarge(f"The body is larger than {max_bytes} bytes.")
+    return b"".join(parts)
+
+
+async def _discard(request: Request) -> None:
+    """Read on for a while: a client that is still sending sees a reset, not our answer, if we just close."""
+    if "expect" in request.headers:
+        return  # it waits for our word before it sends
+    num_bytes = 0
+    try:
+        async with asyncio.timeout(DISCARD_S):
+            async for part in request.stream():
+                num_bytes += len(part)
+                if num_bytes > DISCARD_BYTES:
+                    return
+    except TimeoutError:
+        return
+
+
+def _holds(request: Request, key: SecretStr) -> bool:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    is_equal = hmac.compare_digest(given.strip().encode(), key.get_secret_value().encode())
+    return scheme.lower() == "bearer" and is_equal

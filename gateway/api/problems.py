@@ -1,0 +1,103 @@
+"""Errors as answers: OpenAI's object everywhere, RFC 9457 problem details under ``/admin``."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from gateway.api.state import note_error
+from gateway.errors import (
+    InternalError,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    RequestError,
+    RequestTooLarge,
+)
+
+ADMIN_PREFIX = "/admin/"
+
+logger = logging.getLogger(__name__)
+
+
+def headers_of(error: RequestError) -> dict[str, str]:
+    """``Retry-After`` in whole seconds, at least one; and for a body that was not read, no keep-alive."""
+    headers = {}
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+    if isinstance(error, RequestTooLarge):
+        headers["Connection"] = "close"
+    return headers
+
+
+def error_response(error: RequestError, headers: Mapping[str, str] | None = None) -> Response:
+    """The error as the OpenAI surface writes it."""
+    return Response(
+        orjson.dumps(error.as_body()),
+        status_code=error.status,
+        media_type="application/json",
+        headers={**headers_of(error), **(headers or {})},
+    )
+
+
+def problem_response(error: RequestError, path: str) -> Response:
+    """The error as RFC 9457 writes it."""
+    problem: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(error.status).phrase,
+        "status": error.status,
+        "detail": error.message,
+        "instance": path,
+        "code": error.code,
+    }
+    return Response(
+        orjson.dumps(problem),
+        status_code=error.status,
+        media_type="application/problem+json",
+        headers=headers_of(error),
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of the application in the shape of its path."""
+    app.add_exception_handler(RequestError, _request_error)
+    app.add_exception_handler(HTTPException, _http_exception)
+    app.add_exception_handler(ClientDisconnect, _client_gone)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _shaped(request: Request, error: RequestError) -> Response:
+    note_error(request.scope, error.code)
+    if request.url.path.startswith(ADMIN_PREFIX):
+        return problem_response(error, request.url.path)
+    return error_response(error)
+
+
+async def _request_error(request: Request, error: Exception) -> Response:
+    return _shaped(request, error if isinstance(error, RequestError) else InternalError())
+
+
+async def _http_exception(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    known: dict[int, RequestError] = {404: NotFound(), 405: MethodNotAllowed()}
+    response = _shaped(request, known.get(status, InvalidRequest() if status < 500 else InternalError()))
+    if isinstance(error, HTTPException) and error.headers:
+        response.headers.update(error.headers)
+    return response
+
+
+async def _client_gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=400)  # nobody is there to read it
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    return _shaped(request, InternalError())

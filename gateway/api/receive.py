@@ -1,0 +1,69 @@
+"""Stage 1: a request becomes a Turn, or an error that names the field."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from starlette.requests import Request
+
+from gateway.api.documents import normalised
+from gateway.api.guard import read_body, require_lane_choice
+from gateway.api.schema import OWN_FIELDS, check, parsed
+from gateway.flow.assign import LANE_HEADER
+from gateway.flow.deps import Deps
+from gateway.flow.turn import Endpoint, Turn
+
+logger = logging.getLogger(__name__)
+
+
+async def receive(request: Request, deps: Deps, endpoint: Endpoint) -> Turn:
+    """Read, parse and check. Raises RequestTooLarge, InvalidJson, InvalidRequest, InsufficientScope."""
+    received_at = deps.clock()
+    headers = _headers(request, deps)
+    body = parsed(await read_body(request, deps.settings.max_body_bytes))
+    check(endpoint, body)
+    options = body.get("stream_options") or {}
+    return Turn(
+        id=deps.new_id(),
+        received_at=received_at,
+        endpoint=endpoint,
+        body={name: value for name, value in body.items() if name not in OWN_FIELDS},
+        model=body["model"],
+        is_streaming=body.get("stream") is True,
+        wants_usage=options.get("include_usage") is True,
+        user=body.get("user") or "",
+        headers=headers,
+        documents=normalised(body.get("documents")),
+        requested_task=body.get("task") or "",
+        gravity_override=MappingProxyType(body.get("gravity") or {}),
+        question=question_of(body),
+    )
+
+
+def question_of(body: Mapping[str, Any]) -> str:
+    """Return what the documents are judged against: the last user message, or the (last) prompt."""
+    if "messages" in body:
+        asked = [message for message in body["messages"] if message["role"] == "user"]
+        return _text(asked[-1].get("content")) if asked else ""
+    prompt = body["prompt"]
+    last = prompt[-1] if isinstance(prompt, list) else prompt
+    return last if isinstance(last, str) else ""
+
+
+def _text(content: object) -> str:
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    texts = (part.get("text") for part in content)
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _headers(request: Request, deps: Deps) -> Mapping[str, str]:
+    """Return those that assignment reads: each experiment's unit header, and the lane for those who may."""
+    names = {e.unit_header.lower() for e in deps.config.snapshot.experiments if e.unit_header}
+    if LANE_HEADER in request.headers:
+        require_lane_choice(request, deps.settings)
+        names.add(LANE_HEADER)
+    return MappingProxyType({name: request.headers[name] for name in names if name in request.headers})

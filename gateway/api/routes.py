@@ -1,0 +1,39 @@
+"""Every path of the gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.api.admin import get_turn
+from gateway.api.chat import chat
+from gateway.api.completions import completions
+from gateway.api.health import health, livez, metrics, readyz
+from gateway.api.models import get_model, list_models
+
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    method: Literal["GET", "POST"]
+    template: str
+    endpoint: Endpoint
+
+
+PATHS = (
+    Path("POST", "/v1/chat/completions", chat),
+    Path("POST", "/v1/completions", completions),
+    Path("GET", "/v1/models", list_models),
+    Path("GET", "/v1/models/{model:path}", get_model),
+    Path("GET", "/admin/turns/{turn_id}", get_turn),
+    Path("GET", "/livez", livez),
+    Path("GET", "/readyz", readyz),
+    Path("GET", "/health", health),
+    Path("GET", "/metrics", metrics),
+)
+TEMPLATES = frozenset(path.template for path in PATHS)

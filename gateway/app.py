@@ -1,0 +1,110 @@
+"""The composition root: builds everything once, hands it to the endpoints, takes it down in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from gateway.api import problems
+from gateway.api.access import Access
+from gateway.api.routes import PATHS, TEMPLATES
+from gateway.context.pruner import Pruner
+from gateway.errors import ConfigError
+from gateway.flow.bucket import TaskEntropies
+from gateway.flow.deps import Deps
+from gateway.flow.drain import Drain
+from gateway.flow.record import Recorder
+from gateway.pool.registry import Pool
+from gateway.settings import GatewaySettings
+from gateway.store.connection import RedisWatch, open_redis
+from gateway.store.watch import ConfigStore
+from gateway.telemetry.logs import log
+from gateway.telemetry.metrics import Metrics
+
+RESTART_PAUSE_S = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+def create_app(settings: GatewaySettings) -> FastAPI:
+    """Return the application. Its parts live from startup to shutdown, in ``app.state.deps``."""
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        try:
+            app.state.deps = deps = compose(settings, metrics)
+        except ConfigError as error:
+            reason, file, line = error.message, error.file, error.line
+            log(logger, logging.ERROR, "configuration_unusable", reason=reason, file=file, line=line)
+            raise
+        tasks = [
+            asyncio.create_task(_kept_running(name, work), name=name) for name, work in _watches(deps).items()
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await deps.recorder.close()
+            await deps.pool.close()
+            await deps.redis.aclose()
+
+    app = FastAPI(lifespan=lifespan, openapi_url=None)
+    for path in PATHS:
+        app.add_api_route(path.template, path.endpoint, methods=[path.method], response_model=None)
+    app.add_middleware(Access, metrics=metrics, routes=TEMPLATES, new_id=new_id)
+    problems.install(app)
+    return app
+
+
+def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
+    """Build the parts. Raises ConfigError where there is no usable configuration."""
+    redis = open_redis(settings)
+    return Deps(
+        settings=settings,
+        config=ConfigStore.open(settings.config_dir),
+        pruner=Pruner.open(),
+        pool=Pool.open(settings, time.monotonic),
+        entropies=TaskEntropies(redis, settings.entropy_weight),
+        recorder=Recorder(redis, settings, metrics),
+        drain=Drain(),
+        metrics=metrics,
+        redis=redis,
+        redis_watch=RedisWatch(redis),
+        clock=time.time,
+        monotonic=time.monotonic,
+        started_at=time.time(),
+        new_id=new_id,
+    )
+
+
+def new_id() -> str:
+    return f"turn-{uuid.uuid4().hex}"
+
+
+def _watches(deps: Deps) -> dict[str, Callable[[], Awaitable[None]]]:
+    return {
+        "watch configuration": deps.config.watch,
+        "watch workers": deps.pool.watch,
+        "watch redis": deps.redis_watch.watch,
+        "write records": deps.recorder.watch,
+        "share entropies": lambda: deps.entropies.watch(lambda: deps.config.snapshot.tasks.keys()),
+    }
+
+
+async def _kept_running(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """A background task that breaks is begun again: the gateway must not lose one for good."""
+    while True:
+        try:
+            await work()
+        except Exception:
+            logger.exception("%s failed", name)
+        await asyncio.sleep(RESTART_PAUSE_S)
