@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 MAX_CHOICES = 128
 MAX_STOP_STRINGS = 4
@@ -41,7 +41,7 @@ class TextPart(RequestModel):
 
 class Message(RequestModel):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | Annotated[list[TextPart], FailFast()] | None = None
+    content: str | Annotated[list[TextPart], Field(fail_fast=True)] | None = None
 
     @property
     def text(self) -> str:
@@ -68,7 +68,7 @@ class GenerationBody(RequestModel):
     repetition_penalty: Annotated[float, Field(gt=0.0, le=100.0)] | None = None
     seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None = None
     stop: StopString | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS)] | None = None
-    stop_token_ids: Annotated[list[TokenId], Field(max_length=1024), FailFast()] | None = None
+    stop_token_ids: Annotated[list[TokenId], Field(max_length=1024, fail_fast=True)] | None = None
     ignore_eos: bool | None = None
     logit_bias: dict[str, Annotated[float, Field(ge=-100.0, le=100.0)]] | None = None
     user: str | None = None
@@ -87,7 +87,7 @@ class GenerationBody(RequestModel):
 
 
 class ChatBody(GenerationBody):
-    messages: Annotated[list[Message], Field(min_length=1), FailFast()]
+    messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     logprobs: bool | None = None
     top_logprobs: LogprobCount | None = None
@@ -96,7 +96,7 @@ class ChatBody(GenerationBody):
 
 
 class CompletionBody(GenerationBody):
-    prompt: str | Annotated[list[str | TokenId | list[TokenId]], Field(min_length=1), FailFast()]
+    prompt: str | Annotated[list[str | TokenId | list[TokenId]], Field(min_length=1, fail_fast=True)]
     logprobs: LogprobCount | None = None
     echo: bool | None = None
     best_of: int | None = None
@@ -108,8 +108,8 @@ class TokenizeBody(RequestModel):
 
     model: Annotated[str, Field(min_length=1, max_length=MAX_MODEL_NAME)] | None = None
     prompt: str | None = None
-    messages: Annotated[list[Message], Field(min_length=1), FailFast()] | None = None
-    prompts: Annotated[list[str], FailFast()] | None = None
+    messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)] | None = None
+    prompts: Annotated[list[str], Field(fail_fast=True)] | None = None
     add_special_tokens: bool | None = None
     add_generation_prompt: bool | None = None
 
@@ -118,4 +118,4 @@ class ReplayBody(RequestModel):
     request: dict[str, Any]
     endpoint: Literal["/v1/chat/completions", "/v1/completions"]
     choice: Annotated[int, Field(ge=0)] = 0
-    tokens: Annotated[list[TokenId], Field(min_length=1), FailFast()] | None = None
+    tokens: Annotated[list[TokenId], Field(min_length=1, fail_fast=True)] | None = None
