@@ -31,7 +31,7 @@ class Bias:
 
     def of(self, token_id: int) -> float:
         """Return the bias that a token got, in nats."""
-        if token_id in self.masked:
+        if len(self.masked) and token_id in self.masked:
             return MASKED_NATS
         found = np.flatnonzero(self.ids == token_id)
         return float(self.nats[found[0]]) if len(found) else 0.0

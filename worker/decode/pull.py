@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from worker.decode.errors import ControlError
 from worker.decode.lexicon import Lexicon, Spelling, WordIds
 from worker.decode.row import Ids
-from worker.decode.theme import EmbeddingSpace
+from worker.decode.theme import EmbeddingSpace, Vector
 from worker.engine.request import GenerationRequest
 from worker.protocol import GravityControls, ThemeVector
 from worker.thermo.entropy import DoubleRow, FloatRow
@@ -35,7 +34,7 @@ class Pull:
     masked: Ids
     masked_after: Mapping[Spelling, Ids]
     prefix_lengths: tuple[int, ...]
-    theme: torch.Tensor | None
+    theme: Vector | None
 
     @property
     def largest_nats(self) -> float:
@@ -92,7 +91,7 @@ def compile_pull(request: GenerationRequest, lexicon: Lexicon, space: EmbeddingS
 
 def _theme(
     request: GenerationRequest, controls: GravityControls, lexicon: Lexicon, space: EmbeddingSpace | None
-) -> torch.Tensor | None:
+) -> Vector | None:
     if controls.vector is None and controls.drift is None:
         return None
     if space is None:
