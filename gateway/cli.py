@@ -145,3 +145,7 @@ def main() -> None:
         sys.exit(2)
     except InterruptedBySignal as interruption:
         sys.exit(interruption.exit_status)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from gateway.stack.signals import InterruptedBySignal, until_signal
-from gateway.stack.stack import StackPlan, running
+from gateway.stack.stack import OWN_NAME, StackPlan, running
 from gateway.stack.valkey import without_password
 
 NAME_WIDTH = 7
@@ -38,4 +38,4 @@ def _forward(name: str, line: str) -> None:
 
 
 def _say(line: str) -> None:
-    _forward("gravity", line)
+    _forward(OWN_NAME, line)

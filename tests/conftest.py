@@ -87,10 +87,26 @@ class StartProcess(Protocol):
     ) -> RunningProcess: ...
 
 
+class StartCommand(Protocol):
+    """Starts the command ``gravity`` with these arguments and no NG_ settings but the ones given."""
+
+    def __call__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> RunningProcess: ...
+
+
 class StartValkey(Protocol):
     """Starts a Valkey without persistence; a given port lets a test bring the same address back."""
 
     def __call__(self, port: int | None = None) -> RunningProcess: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServedStack:
+    """Valkey, a worker and the gateway as ``gravity up`` runs them, which is what ``make serve`` runs."""
+
+    gateway_url: str
+    worker_url: str
+    redis_url: str
+    running: RunningProcess
 
 
 def _wait_until(condition: Callable[[], T | None], *, timeout_s: float = 10.0) -> T:
@@ -234,3 +250,67 @@ def worker_environment(model_path: Path, valkey_url: str) -> Mapping[str, str]:
 def worker_server(start_process: StartProcess, worker_environment: Mapping[str, str]) -> RunningProcess:
     """The session's worker: ``python -m worker``, the real model in fp32, traces to the session's Valkey."""
     return start_process(["-m", "worker"], worker_environment)
+
+
+@pytest.fixture(scope="session")
+def served(start_command: StartCommand) -> ServedStack:
+    """The session's whole product: ``gravity up`` on free ports, with its default settings."""
+    gateway, worker, valkey = _free_port(), _free_port(), _free_port()
+    ports = ["--port", str(gateway), "--worker-port", str(worker), "--valkey-port", str(valkey)]
+    running = start_command(["up", *ports], {"NG_WORKER_THREADS": "1"})
+    _wait_until(lambda: _says_ready(running), timeout_s=120.0)
+    loopback = "127.0.0.1"
+    return ServedStack(
+        f"http://{loopback}:{gateway}",
+        f"http://{loopback}:{worker}",
+        f"redis://{loopback}:{valkey}/0",
+        running,
+    )
+
+
+def _says_ready(running: RunningProcess) -> bool:
+    if running.process.poll() is not None:
+        pytest.fail(f"{running.process.args!r} ended with {running.process.returncode}:\n{running.output}")
+    return "gravity | ready" in running.output
+
+
+@pytest.fixture(scope="session")
+def start_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartCommand]:
+    """Start ``gravity …`` without waiting for anything; all end with the session."""
+    started: list[RunningProcess] = []
+
+    def start(arguments: Sequence[str], environment: Mapping[str, str]) -> RunningProcess:
+        log = tmp_path_factory.mktemp("command") / "output.log"
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("NG_")}
+        kept = {name: os.environ[name] for name in ("NG_CACHE_DIR",) if name in os.environ}
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "gateway.cli", *arguments],
+                cwd=REPOSITORY,
+                env={**inherited, **kept, "PYTHONUNBUFFERED": "1", **environment},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+            )
+        started.append(RunningProcess("", process, log, {}))
+        return started[-1]
+
+    yield start
+    for running in reversed(started):
+        running.end(grace_s=30.0)
+
+
+@pytest.fixture(scope="session")
+def is_running() -> Callable[[int], bool]:
+    """Whether a process does anything. A zombie that nobody collects (a container without init) does not."""
+
+    def check(pid: int) -> bool:
+        if not Path("/proc/self/stat").exists():
+            command = ["ps", "-o", "stat=", "-p", str(pid)]
+            state = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        else:
+            stat = Path(f"/proc/{pid}/stat")
+            state = stat.read_text().rpartition(")")[2].split()[0] if stat.exists() else ""
+        return bool(state) and not state.startswith("Z")
+
+    return check

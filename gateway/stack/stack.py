@@ -16,11 +16,14 @@ from gateway.stack.leash import Leash
 from gateway.stack.ports import LOOPBACK, require_free, valkey_url
 from gateway.stack.valkey import valkey_command, wait_for_ping
 
-STORE_TIMEOUT_S = 15.0
+STORE_TIMEOUT_S = 5.0
+ROUTE_TIMEOUT_S = 15.0
 READY_TIMEOUT_S = 300.0
 """The first start of all converts the model."""
 GRACE_S = 15.0
 POLL_S = 0.05
+OWN_NAME = "gravity"
+"""Whose lines these are, among the children's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +75,19 @@ async def running(plan: StackPlan, on_line: OnLine) -> AsyncIterator[Stack]:
     """
     plan.check_ports()
     children: list[Child] = []
+
+    async def start(command: Command) -> Child:
+        child = await Child.start(command, leash, on_line)
+        children.append(child)
+        on_line(OWN_NAME, f"started {child.name}, process {child.pid}")
+        return child
+
     with Leash() as leash:
         try:
             redis_url = plan.redis_url or valkey_url(plan.valkey_port)
-            store = None
-            if plan.redis_url is None:
-                store = await Child.start(valkey_command(plan.valkey_port), leash, on_line)
-                children.append(store)
+            store = None if plan.redis_url else await start(valkey_command(plan.valkey_port))
             await wait_for_ping(redis_url, STORE_TIMEOUT_S, store)
-            servers = [await Child.start(command, leash, on_line) for command in _commands(plan, redis_url)]
-            children += servers
+            servers = [await start(command) for command in _commands(plan, redis_url)]
             urls = await _ready_urls(servers)
             yield Stack(redis_url, urls["worker"], urls.get("gateway", ""), tuple(children))
         finally:
@@ -116,7 +122,7 @@ async def _ready_urls(servers: list[Child]) -> dict[str, str]:
 async def _wait_for_route(gateway_url: str, servers: list[Child]) -> None:
     """Return once the gateway has found its worker: /readyz answers 200."""
     async with httpx.AsyncClient(base_url=gateway_url, timeout=5.0) as client:
-        for _ in range(int(STORE_TIMEOUT_S / POLL_S)):
+        for _ in range(int(ROUTE_TIMEOUT_S / POLL_S)):
             try:
                 answer = await client.get("/readyz")
             except httpx.TransportError as error:

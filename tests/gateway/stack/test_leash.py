@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 PARENT = """
@@ -30,17 +29,9 @@ time.sleep(60)
 """
 
 
-def is_running(pid: int) -> bool:
-    """A zombie that nobody collects (a container without init) is not running."""
-    if Path("/proc/self/stat").exists():
-        stat = Path(f"/proc/{pid}/stat")
-        state = stat.read_text().rpartition(")")[2].split()[0] if stat.exists() else ""
-    else:
-        state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
-    return bool(state) and not state.startswith("Z")
-
-
-def test_children_end_when_the_parent_is_killed(wait_until: Callable[..., Any]) -> None:
+def test_children_end_when_the_parent_is_killed(
+    wait_until: Callable[..., Any], is_running: Callable[[int], bool]
+) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE)
     assert parent.stdout is not None
     quiet, deaf, released = json.loads(parent.stdout.readline())
