@@ -60,7 +60,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     app = FastAPI(lifespan=lifespan, openapi_url=None)
     for path in PATHS:
         app.add_api_route(path.template, path.endpoint, methods=[path.method], response_model=None)
-    app.add_middleware(Access, metrics=metrics, routes=TEMPLATES, new_id=new_id)
+    app.add_middleware(Access, metrics=metrics, routes=TEMPLATES, new_id=new_request_id)
     problems.install(app)
     return app
 
@@ -82,12 +82,16 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
         clock=time.time,
         monotonic=time.monotonic,
         started_at=time.time(),
-        new_id=new_id,
+        new_id=new_turn_id,
     )
 
 
-def new_id() -> str:
+def new_turn_id() -> str:
     return f"turn-{uuid.uuid4().hex}"
+
+
+def new_request_id() -> str:
+    return f"req-{uuid.uuid4().hex}"
 
 
 def _watches(deps: Deps) -> dict[str, Callable[[], Awaitable[None]]]:

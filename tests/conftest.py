@@ -35,6 +35,8 @@ from worker.models import BUNDLED_MODEL, resolve_model
 
 torch.set_num_threads(1)
 
+pytest_plugins = ["tests.servers.upstream", "tests.servers.gateway"]
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 POLL_S = 0.02
 T = TypeVar("T")

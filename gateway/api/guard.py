@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+from collections.abc import AsyncIterator
 
 from pydantic import SecretStr
 from starlette.requests import Request
@@ -61,29 +62,29 @@ def is_local(request: Request) -> bool:
 async def read_body(request: Request, max_bytes: int) -> bytes:
     """Return the body. Raises RequestTooLarge as soon as it is known to be over ``max_bytes``."""
     announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > max_bytes:
-        await _discard(request)
-        raise RequestTooLarge(f"The body is larger than {max_bytes} bytes.")
-    parts = []
-    num_bytes = 0
     stream = request.stream()
-    async for part in stream:
-        parts.append(part)
-        num_bytes += len(part)
-        if num_bytes > max_bytes:
-            await _discard(request)
-            raise RequestTooLarge(f"The body is larger than {max_bytes} bytes.")
+    parts = []
+    num_bytes = int(announced) if announced.isdecimal() else 0
+    if num_bytes <= max_bytes:
+        num_bytes = 0
+        async for part in stream:
+            parts.append(part)
+            num_bytes += len(part)
+            if num_bytes > max_bytes:
+                break
+    if num_bytes > max_bytes:
+        if "expect" not in request.headers:  # such a client waits for our word before it sends
+            await _discard(stream)
+        raise RequestTooLarge(f"The body is larger than {max_bytes} bytes.")
     return b"".join(parts)
 
 
-async def _discard(request: Request) -> None:
+async def _discard(stream: AsyncIterator[bytes]) -> None:
     """Read on for a while: a client that is still sending sees a reset, not our answer, if we just close."""
-    if "expect" in request.headers:
-        return  # it waits for our word before it sends
     num_bytes = 0
     try:
         async with asyncio.timeout(DISCARD_S):
-            async for part in request.stream():
+            async for part in stream:
                 num_bytes += len(part)
                 if num_bytes > DISCARD_BYTES:
                     return

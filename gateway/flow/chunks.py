@@ -112,7 +112,7 @@ class Chunks:
         if any(value for name, value in delta.items() if name != "role"):
             self._tally.mark_token()
         if index not in self._seen:
-            delta.setdefault("role", "assistant")
+            choice["delta"] = {"role": "assistant", **delta}
         return delta.get("content")
 
     def _ended_choice(self, index: int) -> dict[str, Any]:

@@ -24,6 +24,7 @@ KEEPALIVE_S = 3.0
 """Shorter than the 5 s of uvicorn, so that a connection is not used while the worker closes it."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
+SETTLE_S = 0.1
 LARGE_BYTES = 1024 * 1024
 
 
@@ -65,6 +66,7 @@ class Reply:
         self._waiting: deque[bytes] = deque()
         self._limit_s = timeouts.first_token_s
         self._has_ended = False
+        self._whole: bytes | None = None
 
     async def peek(self) -> bytes | None:
         """Return the next event without taking it; None at the end of the stream."""
@@ -86,12 +88,27 @@ class Reply:
         return self._waiting.popleft()
 
     async def whole(self) -> bytes:
-        """Return the body of an answer that is not streamed. Raises UpstreamError, UpstreamTimeout."""
-        with _translated():
-            async with asyncio.timeout(self._timeouts.whole_s):
-                return await _read_bounded(self._response, MAX_ANSWER_BYTES)
+        """Return the body of an answer that is not streamed, however often it is asked for.
+
+        Raises UpstreamError, UpstreamTimeout.
+        """
+        if self._whole is None:
+            with _translated():
+                async with asyncio.timeout(self._timeouts.whole_s):
+                    self._whole = await _read_bounded(self._response, MAX_ANSWER_BYTES)
+        return self._whole
+
+    async def settle(self) -> None:
+        """After the last event, let the connection end in order, so that it can be used again."""
+        try:
+            async with asyncio.timeout(SETTLE_S):
+                while await self._response.content.readany():
+                    pass
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return  # the answer is complete; only the connection is lost
 
     def close(self) -> None:
+        """End the connection where it is still busy."""
         self._response.close()
 
 

@@ -107,6 +107,21 @@ class Metrics:
             registry=registry,
         )
 
+    def observe_turn(self, labels: TurnLabels, outcome: str, latency_s: float) -> None:
+        """Count a turn that ended: ok, error or cancelled."""
+        self.turns.labels(labels.model, labels.task, labels.lane, labels.bucket, labels.worker, outcome).inc()
+        self.turn_seconds.labels(labels.task, labels.lane).observe(latency_s)
+
+    def observe_tokens(self, labels: TurnLabels, first_s: float, later_s: float | None) -> None:
+        """``first_s`` until the first token, ``later_s`` the mean of those after it, if there were any."""
+        self.first_token_seconds.labels(labels.model, labels.lane).observe(first_s)
+        if later_s is not None:
+            self.output_token_seconds.labels(labels.model, labels.lane).observe(later_s)
+
+    def observe_context(self, labels: TurnLabels, tokens_before: int, tokens_after: int) -> None:
+        self.context_tokens.labels(labels.task, labels.lane, "before").inc(tokens_before)
+        self.context_tokens.labels(labels.task, labels.lane, "after").inc(tokens_after)
+
     def exposition(self) -> bytes:
         """The text that Prometheus scrapes."""
         return generate_latest(self.registry)

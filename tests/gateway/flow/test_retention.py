@@ -1,0 +1,79 @@
+"""What a record keeps of a turn's texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.context.report import Document, PruneReport, Verdict
+from gateway.flow.retention import encoded, text_hash
+from gateway.flow.turn import Outcome, Turn
+from worker.protocol import AdaptiveControls, DecodeControls, GravityControls, ThemeVector
+
+MakeTurn = Callable[..., Turn]
+SECRET = "plutonium"
+
+
+@pytest.fixture
+def turn(make_turn: MakeTurn) -> Turn:
+    """A turn with the same word wherever a text can be."""
+    messages = [{"role": "user", "content": f"where is the {SECRET}"}]
+    gravity = GravityControls(keywords=(SECRET,), penalize=(SECRET,), vector=ThemeVector(text=SECRET))
+    return make_turn(
+        body={"messages": messages, "temperature": 0.5, "stop": [SECRET], "custom": SECRET},
+        upstream_body={"messages": messages, "seed": 7, "vllm_xargs": {"gravity": SECRET}},
+        user=SECRET,
+        headers=MappingProxyType({"x-tenant": SECRET}),
+        documents=(Document("doc-0", SECRET, SECRET, (0.5,), MappingProxyType({"source": SECRET})),),
+        gravity_override=MappingProxyType({"core_semantics": [SECRET]}),
+        question=f"where is the {SECRET}",
+        prune_report=PruneReport(
+            (Verdict("doc-0", True, "on_theme", 0.9, 3, detail=SECRET),), (SECRET,), 1, 3, 3
+        ),
+        controls=DecodeControls(gravity=gravity, adaptive=AdaptiveControls(k_min=4)),
+        outcome=Outcome(text=f"the {SECRET} is here", finish_reasons=("stop",)),
+    )
+
+
+def record(turn: Turn, retention: Any) -> dict[str, Any]:
+    parsed: dict[str, Any] = orjson.loads(encoded(turn, retention))
+    return parsed
+
+
+def test_full_keeps_all_that_replay_needs(turn: Turn) -> None:
+    kept = record(turn, "full")
+    assert kept["schema"] == 1
+    assert kept["upstream_body"] == dict(turn.upstream_body)
+    assert DecodeControls.model_validate_json(orjson.dumps(kept["controls"])) == turn.controls
+    assert kept["documents"][0]["metadata"] == {"source": SECRET}
+    assert kept["outcome"]["text"] == turn.outcome.text
+
+
+@pytest.mark.parametrize("retention", ["hashed", "none"])
+def test_less_than_full_keeps_no_word_of_any_text(turn: Turn, retention: str) -> None:
+    content = encoded(turn, retention)  # type: ignore[arg-type]
+    assert SECRET.encode() not in content
+    kept = orjson.loads(content)
+    assert kept["text_retention"] == retention
+    assert kept["body"] == {"temperature": 0.5}
+    assert kept["upstream_body"] == {"seed": 7}
+    assert kept["controls"]["adaptive"]["k_min"] == 4
+    assert kept["prune_report"]["verdicts"][0]["score"] == 0.9
+    assert kept["outcome"]["finish_reasons"] == ["stop"]
+
+
+def test_hashed_texts_can_be_compared(turn: Turn) -> None:
+    same, other = record(turn, "hashed"), record(replace(turn, question="another"), "hashed")
+    assert same["question"] == text_hash(f"where is the {SECRET}")
+    assert same["question"] != other["question"]
+    assert same["documents"][0]["text"] == other["documents"][0]["text"] == text_hash(SECRET)
+
+
+def test_none_leaves_texts_empty(turn: Turn) -> None:
+    kept = record(turn, "none")
+    assert (kept["question"], kept["user"], kept["outcome"]["text"]) == ("", "", "")
