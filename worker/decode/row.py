@@ -94,6 +94,7 @@ class Row:
         """Set the logits at the given ids, each of which occurs once."""
         if not len(ids):
             return
+        self._own_log_normaliser()  # while the logits are still the model's own
         self._edits.append((self.logits[ids], values))
         self.logits[ids] = values
         if len(ids) > _FEW_EDITS:

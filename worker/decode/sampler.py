@@ -60,13 +60,15 @@ def _draw_from_head(row: Row, limits: Limits, u: float, num_candidates: int) -> 
 
 def _draw_from_all(row: Row, limits: Limits, u: float, num_candidates: int) -> Draw:
     moments = row.moments(limits.temperature)
-    # The same total serves every size of head, so that the size never decides which token is drawn.
     total = moments.mass * math.exp((moments.peak_logit - row.peak) / limits.temperature)
     for size in (*_HEADS, row.size):
         ids = row.largest(size)
         weights = _weights(row, ids, limits.temperature)
         cumulative = np.cumsum(weights)
         is_all = len(ids) == num_candidates
+        if is_all:
+            # The far tail is smaller than the error of a float32 sum, so it is drawn by the exact one.
+            total = float(cumulative[-1])
         if limits.bounds_mass:
             num_kept = _num_kept(weights, cumulative, total, limits)
             if num_kept < len(ids) or is_all:
