@@ -80,6 +80,13 @@ OFF_THEME = (
         "13 millimetres, and the clutch should slip before the screw head does.",
     ),
     Chunk(
+        "big-wheel",
+        "The big wheel at the fair",
+        "The wheel turns once in nine minutes and holds thirty gondolas of four seats. It is at its best "
+        "after dark, when the whole town lies below. Dogs may ride along; ice cream may not. The last round "
+        "starts at a quarter to ten.",
+    ),
+    Chunk(
         "violin-strings",
         "When to change violin strings",
         "Gut strings sound warm and last a few months; synthetic ones last about twice as long; "

@@ -16,7 +16,9 @@ Row: TypeAlias = tuple[str, Callable[[Answer], str]]
 
 def print_documents(console: Console, gravity: Mapping[str, Any]) -> None:
     """One row a document, kept or dropped, with score and reason; then the tokens before and after."""
-    table = _table(("", "left"), ("document", "left"), ("score", "right"), ("tokens", "right"), ("why", "left"))
+    table = _table(
+        ("", "left"), ("document", "left"), ("score", "right"), ("tokens", "right"), ("why", "left")
+    )
     for document in gravity["documents"]:
         verdict = Text("keep", style="bold green") if document["kept"] else Text("drop", style="dim")
         why = document["reason"].replace("_", " ")
@@ -39,7 +41,9 @@ def print_turn(console: Console, gravity: Mapping[str, Any]) -> None:
         "lane": gravity["lane"],
         "task": gravity["task"],
         "config sha": gravity["config_sha"],
-        "bucket": f"{gravity['bucket']}, expected s {expected:.3f}" if expected is not None else gravity["bucket"],
+        "bucket": f"{gravity['bucket']}, expected s {expected:.3f}"
+        if expected is not None
+        else gravity["bucket"],
         "theme": ", ".join(gravity["theme"] or ["none"]),
     }
     for name, value in rows.items():

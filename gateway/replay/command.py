@@ -23,7 +23,6 @@ from gateway.stack.valkey import without_password
 from gateway.trace.steps import wait_for_steps
 
 EQUAL, DIFFERENT = 0, 1
-TRACE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +34,8 @@ class ReplayOptions:
     redis_url: str | None = None
     worker_url: str | None = None
     json_file: Path | None = None
+    trace_timeout_s: float = 5.0
+    """How long steps that went by the spill file are waited for."""
 
 
 def run_replay(options: ReplayOptions) -> int:
@@ -54,7 +55,7 @@ async def _replay(options: ReplayOptions) -> TurnReplay:
     async with Redis.from_url(redis_url, socket_timeout=5.0, socket_connect_timeout=5.0) as redis:
         try:
             turn = await read_turn(redis, options.turn_id)
-            traces = await wait_for_steps(redis, turn.id, turn.num_choices, timeout_s=TRACE_TIMEOUT_S)
+            traces = await wait_for_steps(redis, turn.id, turn.num_choices, timeout_s=options.trace_timeout_s)
         except RedisError as error:
             raise ReplayError(f"Redis at {without_password(redis_url)} does not answer: {error}") from error
     candidates = [options.worker_url] if options.worker_url else GatewaySettings().workers
