@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from redis import Redis
 
 from worker.models import BUNDLED_MODEL, cache_folder
 
@@ -25,7 +26,9 @@ def _available_cpus() -> int:
 class WorkerSettings(BaseSettings):
     """One worker process. ``NG_WORKER_PORT=0`` takes a free port; the ready line names it."""
 
-    model_config = SettingsConfigDict(env_prefix="NG_WORKER_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="NG_WORKER_", frozen=True, extra="ignore", hide_input_in_errors=True
+    )
 
     model: str = BUNDLED_MODEL
     """A folder, a Hugging Face id in the local cache, or the bundled model."""
@@ -63,6 +66,16 @@ class WorkerSettings(BaseSettings):
     trace_max_queued_steps: Count = 65_536
     spill_dir: Path = Field(default_factory=lambda: cache_folder() / "spill")
     spill_max_bytes: Count = 64 * MIB
+
+    @model_validator(mode="after")
+    def _address_can_be_parsed(self) -> Self:
+        try:
+            address = self.redis_address()
+        except OSError as error:
+            raise ValueError(f"NG_REDIS_URL_FILE cannot be read: {error.strerror}") from None
+        if address is not None:
+            Redis.from_url(address).close()  # parses it, and connects to nothing
+        return self
 
     def redis_address(self) -> str | None:
         """The Redis URL, from the environment or from the file that holds the secret."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -105,9 +106,9 @@ class Choice:
 
 
 class PendingLogprobs:
-    """Keeps each token's logprob until its text is released, so that tokens and text always agree.
+    """Keeps each token's logprob until all of its text is released, so that tokens and text agree.
 
-    Tokens that lie wholly inside a stop string are never released.
+    A token that reaches into a stop string is never released: it would say what the text must not.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -115,18 +116,20 @@ class PendingLogprobs:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._num_characters = 0
         self._num_released = 0
-        self._waiting: list[TokenLogprob] = []
+        self._waiting: deque[tuple[int, TokenLogprob]] = deque()
 
     def push(self, output: StepOutput) -> None:
-        self._waiting.append(
-            TokenLogprob(output.token_id, output.record.logprob, output.top_logprobs, self._num_characters)
-        )
+        offset = self._num_characters
         self._num_characters += len(self._decoder.decode(self._token_bytes[output.token_id]))
+        has_begun_character = bool(self._decoder.getstate()[0])
+        end = self._num_characters + has_begun_character
+        self._waiting.append(
+            (end, TokenLogprob(output.token_id, output.record.logprob, output.top_logprobs, offset))
+        )
 
     def release(self, text: str) -> tuple[TokenLogprob, ...]:
         self._num_released += len(text)
-        count = 0
-        while count < len(self._waiting) and self._waiting[count].text_offset < self._num_released:
-            count += 1
-        released, self._waiting = self._waiting[:count], self._waiting[count:]
+        released: list[TokenLogprob] = []
+        while self._waiting and self._waiting[0][0] <= self._num_released:
+            released.append(self._waiting.popleft()[1])
         return tuple(released)
