@@ -1,0 +1,143 @@
+"""What one forward pass computes: pieces of sequences, laid out as one ragged batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive tokens of one sequence: one token in decoding, a chunk of the prompt in prefill."""
+
+    slot: int
+    start: int
+    """Position of the first token."""
+    token_ids: tuple[int, ...]
+    wants_logits: bool
+    """Whether the logits after the last token are needed."""
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.token_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Rows whose attention is one kernel call: a chunk of one sequence, or single tokens in adjacent slots."""
+
+    rows: slice
+    slots: slice
+    num_sequences: int
+    kv_length: int
+    mask: Tensor | None
+    """Added to the scores, [sequences, 1, queries, kv_length]; None where nothing is to be masked."""
+    is_causal: bool
+    """A chunk that begins its sequence: the plain triangle, for which kernels need no mask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The tensors of a ragged batch of N tokens, made once a step and shared by all layers."""
+
+    token_ids: Tensor
+    """int64 [N]"""
+    positions: Tensor
+    """int64 [N]"""
+    slots: Tensor
+    """int64 [N]"""
+    segments: tuple[Segment, ...]
+    sampled_rows: Tensor | None
+    """Rows whose logits are wanted; None where all are."""
+
+    @property
+    def num_tokens(self) -> int:
+        return self.token_ids.shape[0]
+
+
+def lay_out(pieces: Sequence[Piece], mask_dtype: torch.dtype, device: torch.device) -> Layout:
+    """Lay out pieces as rows in their order; pieces of one token should come in the order of their slots."""
+
+    def tensor(values: list[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64).to(device)
+
+    ends = list(accumulate(len(piece.token_ids) for piece in pieces))
+    sampled = [end - 1 for piece, end in zip(pieces, ends, strict=True) if piece.wants_logits]
+    return Layout(
+        token_ids=tensor([token for piece in pieces for token in piece.token_ids]),
+        positions=tensor([position for piece in pieces for position in range(piece.start, piece.end)]),
+        slots=tensor([piece.slot for piece in pieces for _ in piece.token_ids]),
+        segments=_segments(pieces, mask_dtype, device),
+        sampled_rows=None if len(sampled) == ends[-1] else tensor(sampled),
+    )
+
+
+_CALL_COST_TOKENS = 128
+"""What one more attention call costs, in keys of one row (measured: 10 us against 0.08 us)."""
+
+
+def _segments(pieces: Sequence[Piece], dtype: torch.dtype, device: torch.device) -> tuple[Segment, ...]:
+    segments = []
+    row = 0
+    for group in _groups(pieces):
+        num_rows = sum(len(piece.token_ids) for piece in group)
+        mask = _mask(group, dtype)
+        segments.append(
+            Segment(
+                rows=slice(row, row + num_rows),
+                slots=slice(group[0].slot, group[-1].slot + 1),
+                num_sequences=len(group),
+                kv_length=max(piece.end for piece in group),
+                mask=None if mask is None else mask.to(device),
+                is_causal=num_rows > len(group) and group[0].start == 0,
+            )
+        )
+        row += num_rows
+    return tuple(segments)
+
+
+def _groups(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Join single tokens in adjacent slots, unless padding to a common length costs more than another call."""
+    groups: list[list[Piece]] = []
+    for piece in pieces:
+        if groups and _can_join(groups[-1], piece):
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+    return groups
+
+
+def _can_join(group: list[Piece], piece: Piece) -> bool:
+    last = group[-1]
+    if len(piece.token_ids) > 1 or len(last.token_ids) > 1 or piece.slot != last.slot + 1:
+        return False
+    longest = max(member.end for member in group)
+    joined = (len(group) + 1) * max(longest, piece.end)
+    apart = len(group) * longest + piece.end + _CALL_COST_TOKENS
+    return joined <= apart
+
+
+def _mask(group: list[Piece], dtype: torch.dtype) -> Tensor | None:
+    """Minus infinity at keys that a query must not see."""
+    if len(group) == 1:
+        return _chunk_mask(group[0], dtype)
+    ends = torch.tensor([piece.end for piece in group])
+    if bool((ends == ends[0]).all()):
+        return None
+    hidden = torch.arange(int(ends.max())) >= ends[:, None]
+    return _as_scores(hidden, dtype)[:, None, None]
+
+
+def _chunk_mask(piece: Piece, dtype: torch.dtype) -> Tensor | None:
+    if len(piece.token_ids) == 1 or piece.start == 0:
+        return None
+    hidden = torch.arange(piece.end) > torch.arange(piece.start, piece.end)[:, None]
+    return _as_scores(hidden, dtype)[None, None]
+
+
+def _as_scores(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf"))

@@ -1,0 +1,105 @@
+"""Runs the engine on a thread of its own. Requests come in, and events go out, between steps."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from worker.decode.controller import Decider
+from worker.decode.vocabulary import Vocabulary
+from worker.engine.engine import Emit, Engine, EngineStats
+from worker.engine.loading import EngineSettings, LoadedModel, load_model
+from worker.engine.request import GenerationRequest
+
+__all__ = ["EngineLoop", "EngineSettings"]
+
+log = logging.getLogger(__name__)
+
+Command = Callable[[], None]
+
+
+class EngineLoop:
+    """The engine for other threads."""
+
+    def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
+        self._loaded = loaded
+        self._settings = settings
+        decider = Decider(loaded.vocabulary, loaded.model.output_embedding)
+        self._engine = Engine(loaded.model, decider, loaded.eos_ids, settings.prefill_chunk)
+        self._commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    @classmethod
+    def load(cls, settings: EngineSettings) -> EngineLoop:
+        """Load the model and reserve its memory. ``start`` begins to serve."""
+        return cls(load_model(settings), settings)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._loaded.vocabulary
+
+    @property
+    def tokenizer(self) -> Any:
+        """The transformers tokenizer."""
+        return self._loaded.tokenizer
+
+    @property
+    def model_name(self) -> str:
+        return self._loaded.name
+
+    @property
+    def max_context(self) -> int:
+        return self._loaded.model.max_context
+
+    @property
+    def dtype(self) -> str:
+        """``bf16`` or ``fp32``."""
+        return "bf16" if self._loaded.model.dtype == torch.bfloat16 else "fp32"
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after the step that runs. What was not finished gets no more events."""
+        self._commands.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def submit(self, request: GenerationRequest, emit: Emit) -> None:
+        """Queue a request; ``emit`` is called on the engine's thread. Raises RequestError with the reason."""
+        state = self._engine.open(request)
+        self._commands.put(lambda: self._engine.submit(request, state, emit))
+
+    def cancel(self, request_id: str) -> None:
+        """Forget a request before the next step. Idempotent."""
+        self._commands.put(lambda: self._engine.cancel(request_id))
+
+    def stats(self) -> EngineStats:
+        return self._engine.stats()
+
+    def _run(self) -> None:
+        torch.set_num_threads(self._settings.num_threads)
+        with torch.inference_mode():
+            while self._obey():
+                self._engine.step()
+        log.info("engine stopped")
+
+    def _obey(self) -> bool:
+        """Carry out what others asked for; wait for them where there is nothing to do. False ends the loop."""
+        while True:
+            try:
+                command = self._commands.get(block=not self._engine.has_work)
+            except queue.Empty:
+                return True
+            if command is None:
+                return False
+            command()
