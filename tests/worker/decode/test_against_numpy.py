@@ -100,9 +100,8 @@ class Reference:
         if controls is None:
             return now
         if controls.mode == "map":
-            return min(
-                max(now + controls.map_range * s**controls.map_exponent, controls.t_min), controls.t_max
-            )
+            hotter = controls.map_range * math.pow(s, controls.map_exponent)
+            return min(max(now + hotter, controls.t_min), controls.t_max)
         h = round(entropy_of(softmax(z / now)), 4)
         beta = controls.smoothing
         self.h_mean = h if self.h_mean is None else beta * self.h_mean + (1 - beta) * h
