@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -20,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from worker.engine.loop import EngineLoop
-from worker.errors import NoSuchRouteError, WorkerError, WrongMethodError
+from worker.errors import GenerationFailedError, NoSuchRouteError, WorkerError, WrongMethodError
 from worker.server.answer import JsonResponse
 from worker.server.deps import Deps, deps_of
 from worker.server.generation import EngineRoom
@@ -36,12 +37,15 @@ from worker.trace import TraceOptions, TraceWriter
 
 log = logging.getLogger(__name__)
 
+_WATCH_S = 0.25
+
 
 def create_app(settings: WorkerSettings, engine: EngineLoop) -> Starlette:
     """Compose routes and their parts around a loaded engine. Its thread runs while the application does."""
     metrics = Metrics((route.path for route in ROUTES), error_codes())
     roster = Roster(settings.max_batch + settings.max_waiting)
     trace = open_trace(settings)
+    model_name = name_of(settings)
     metrics.watch(engine.stats, trace.counters if trace is not None else None)
 
     @asynccontextmanager
@@ -51,10 +55,10 @@ def create_app(settings: WorkerSettings, engine: EngineLoop) -> Starlette:
         app.state.deps = Deps(
             settings=settings,
             engine=engine,
-            model_name=settings.served_name or engine.model_name,
-            fingerprint=fingerprint(engine),
+            model_name=model_name,
+            fingerprint=fingerprint(model_name, engine.dtype),
             prompts=prompts,
-            room=EngineRoom(engine, inbox, roster, metrics, time.monotonic),
+            room=EngineRoom(engine, prompts, inbox, roster, metrics, time.monotonic),
             roster=roster,
             metrics=metrics,
             trace=trace,
@@ -67,9 +71,11 @@ def create_app(settings: WorkerSettings, engine: EngineLoop) -> Starlette:
         engine.start()
         if trace is not None:
             trace.start()
+        watch = asyncio.create_task(_watch(engine, roster))
         try:
             yield
         finally:
+            watch.cancel()
             engine.stop()
             prompts.close()
             if trace is not None:
@@ -102,9 +108,17 @@ def open_trace(settings: WorkerSettings) -> TraceWriter | None:
     return TraceWriter(address, options)
 
 
-def fingerprint(engine: EngineLoop) -> str:
+def name_of(settings: WorkerSettings) -> str:
+    """The name that requests use: as configured, else the model's id, or its folder's name for a path."""
+    if settings.served_name is not None:
+        return settings.served_name
+    path = Path(settings.model).expanduser()
+    return path.name if path.is_dir() else settings.model
+
+
+def fingerprint(model_name: str, dtype: str) -> str:
     """Changes with everything that may change a seeded answer: model, precision, engine, torch."""
-    parts = (engine.model_name, engine.dtype, version("narrative-gravity"), version("torch"))
+    parts = (model_name, dtype, version("narrative-gravity"), version("torch"))
     return "fp_" + hashlib.blake2b("\0".join(parts).encode(), digest_size=6).hexdigest()
 
 
@@ -115,6 +129,14 @@ def error_codes() -> Iterator[str]:
         kind = pending.pop()
         yield kind.code
         pending += kind.__subclasses__()
+
+
+async def _watch(engine: EngineLoop, roster: Roster) -> None:
+    """Where the engine's thread dies, nobody waits for it for ever."""
+    while engine.is_alive:  # noqa: ASYNC110 - a thread's end cannot be awaited
+        await asyncio.sleep(_WATCH_S)
+    log.critical("the engine has stopped")
+    roster.shut(GenerationFailedError("the engine has stopped"))
 
 
 async def _worker_error(request: Request, error: WorkerError) -> Response:

@@ -55,13 +55,11 @@ class Choice:
         vocabulary: Vocabulary,
         stop: Sequence[str],
         sinks: Sequence[StepSink],
-        max_steps: int | None = None,
     ) -> None:
         self.index = index
         self.request = request
         self.is_finished = False
         self._sinks = sinks
-        self._max_steps = max_steps
         self._assembler = TextAssembler(vocabulary, stop)
         self._logprobs = PendingLogprobs(vocabulary)
         self._records: list[StepRecord] = []
@@ -73,7 +71,7 @@ class Choice:
     def accept(self, output: StepOutput) -> Piece | None:
         """Take one emitted token; None where nothing of it may be shown yet.
 
-        The piece may end the choice (a stop string, ``max_steps``) although the engine would go on.
+        The piece may end the choice (a stop string) although the engine would go on.
         """
         self._records.append(output.record)
         for sink in self._sinks:
@@ -85,8 +83,8 @@ class Choice:
             self._logprobs.push(output)
         if delta.is_stopped:
             return self._finish("stop", delta.text)
-        if output.finish_reason is not None or self.num_tokens == self._max_steps:
-            return self._finish("length", delta.text + self._assembler.finish())
+        if output.finish_reason is not None:
+            return self._finish(output.finish_reason, delta.text + self._assembler.finish())
         if not delta.text and self.num_tokens > 1:
             return None
         return Piece(self.index, delta.text, self._logprobs.release(delta.text))

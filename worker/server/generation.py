@@ -17,6 +17,7 @@ from worker.server.choice import Choice, Piece, StepSink, TokenLogprob
 from worker.server.inbox import Inbox
 from worker.server.job import Job
 from worker.server.metrics import Metrics
+from worker.server.prompts import PromptEncoder
 from worker.server.roster import Roster
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class EngineRoom:
     """What every generation shares."""
 
     engine: EngineLoop
+    prompts: PromptEncoder
     inbox: Inbox
     roster: Roster
     metrics: Metrics
@@ -60,7 +62,7 @@ class Generation:
         self._room = room
         vocabulary = room.engine.vocabulary
         self._choices = {
-            request.id: Choice(index, request, vocabulary, job.stop, sinks_for(index), job.max_steps)
+            request.id: Choice(index, request, vocabulary, job.stop, sinks_for(index))
             for index, request in enumerate(requests)
         }
         self._pieces: asyncio.Queue[Piece | WorkerError] = asyncio.Queue()
@@ -80,7 +82,7 @@ class Generation:
         self._room.roster.join(self)
         try:
             for choice in self._choices.values():
-                self._submit(choice.request)
+                await self._submit(choice.request)
         except BaseException:
             self.close("error")
             raise
@@ -127,9 +129,14 @@ class Generation:
                 self._room.metrics.choices.labels(reason).inc()
         self._room.roster.leave(self)
 
-    def _submit(self, request: GenerationRequest) -> None:
-        inbox = self._room.inbox
-        self._room.engine.submit(request, lambda event: inbox.post(self._accept, event))
+    async def _submit(self, request: GenerationRequest) -> None:
+        inbox, engine = self._room.inbox, self._room.engine
+
+        def emit(event: EngineEvent) -> None:
+            inbox.post(self._accept, event)
+
+        # Keywords and themes are encoded on submission, which a long theme makes slow.
+        await self._room.prompts.run(lambda: engine.submit(request, emit))
 
     def _accept(self, event: EngineEvent) -> None:
         choice = self._choices[event.request_id]

@@ -18,10 +18,10 @@ async def livez(request: Request) -> Response:
 async def readyz(request: Request) -> Response:
     """503 while shutting down and where the engine's thread has died. Redis away is no reason."""
     deps = deps_of(request)
-    if deps.roster.is_draining:
-        return JsonResponse({"status": "draining"}, status_code=503)
     if not deps.engine.is_alive:
         return JsonResponse({"status": "engine stopped"}, status_code=503)
+    if deps.roster.is_draining:
+        return JsonResponse({"status": "draining"}, status_code=503)
     return JsonResponse({"status": "ready", "model": deps.model_name})
 
 

@@ -20,8 +20,6 @@ class Job:
     sampling: SamplingParams
     controls: DecodeControls = DecodeControls()
     stop: tuple[str, ...] = ()
-    max_steps: int | None = None
-    """Ends a replay after the recorded tokens; max_tokens stays, since controls may be relative to it."""
 
     def requests(self) -> list[GenerationRequest]:
         """One request for every choice. Sample i of n draws from (seed, i), whatever the prompt's place."""

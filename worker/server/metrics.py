@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from worker.engine.engine import EngineStats
 from worker.trace import TraceCounters
 
 FINISHES = ("stop", "length", "cancelled", "error")
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx")
 OTHER = "other"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-
-
-class EngineCounts(Protocol):
-    """Levels and totals of the engine, as its statistics give them."""
-
-    running: int
-    waiting: int
-    kv_used: int
-    kv_total: int
-    steps: int
-    tokens: int
 
 
 class Metrics:
@@ -67,7 +56,7 @@ class Metrics:
         for finish in FINISHES:
             self.choices.labels(finish)
 
-    def watch(self, stats: Callable[[], EngineCounts], trace: Callable[[], TraceCounters] | None) -> None:
+    def watch(self, stats: Callable[[], EngineStats], trace: Callable[[], TraceCounters] | None) -> None:
         """Read the engine and the trace at every scrape."""
         self.registry.register(_Levels(stats, trace))
 
@@ -83,7 +72,7 @@ class Metrics:
 
 
 class _Levels(Collector):
-    def __init__(self, stats: Callable[[], EngineCounts], trace: Callable[[], TraceCounters] | None) -> None:
+    def __init__(self, stats: Callable[[], EngineStats], trace: Callable[[], TraceCounters] | None) -> None:
         self._stats = stats
         self._trace = trace
 

@@ -29,12 +29,12 @@ def _model(deps: Deps) -> dict[str, Any]:
         "object": "model",
         "created": int(deps.started_at_s),
         "owned_by": "narrative-gravity",
-        "root": deps.engine.model_name,
+        "root": deps.model_name,
         "parent": None,
         "max_model_len": deps.engine.max_context,
         "gravity": {
             "protocol": PROTOCOL_VERSION,
             "dtype": deps.engine.dtype,
-            "model": deps.engine.model_name,
+            "model": deps.model_name,
         },
     }

@@ -27,18 +27,19 @@ class PromptEncoder:
 
     async def chat(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> list[int]:
         """Render the messages by the model's template. Raises RequestError where it refuses them."""
-        return await self._run(lambda: self._chat(messages, add_generation_prompt))
+        return await self.run(lambda: self._chat(messages, add_generation_prompt))
 
     async def text(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        return await self._run(lambda: self._encode([text], add_special_tokens)[0])
+        return await self.run(lambda: self._encode([text], add_special_tokens)[0])
 
     async def texts(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[list[int]]:
-        return await self._run(lambda: self._encode(texts, add_special_tokens))
+        return await self.run(lambda: self._encode(texts, add_special_tokens))
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do something else that needs the tokenizer, on its thread."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     def _chat(self, messages: Sequence[Message], add_generation_prompt: bool) -> list[int]:

@@ -25,7 +25,7 @@ async def replay(request: Request) -> Response:
     deps = deps_of(request)
     body = parse(ReplayBody, await read_body(request, deps.settings.max_body_bytes), deps.unknown_fields)
     forced = _forced_tokens(body, deps)
-    job = replace(await _recorded_job(body, deps), max_steps=len(forced) or None)
+    job = await _recorded_job(body, deps)
     requests = job.requests()
     if body.choice >= len(requests):
         raise RequestError(f"the request has {len(requests)} choices", param="choice")

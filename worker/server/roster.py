@@ -28,16 +28,20 @@ class Roster:
         self._members: set[Member] = set()
         self._is_empty = asyncio.Event()
         self._is_empty.set()
-        self.is_draining = False
+        self._closed_by: WorkerError | None = None
+
+    @property
+    def is_draining(self) -> bool:
+        return self._closed_by is not None
 
     @property
     def num_choices(self) -> int:
         return sum(member.num_choices for member in self._members)
 
     def join(self, member: Member) -> None:
-        """Raises DrainingError, and QueueFullError where the member's choices do not fit."""
-        if self.is_draining:
-            raise DrainingError("the worker is shutting down")
+        """Raises QueueFullError where the member's choices do not fit, and whatever has closed the roster."""
+        if self._closed_by is not None:
+            raise self._closed_by
         if self.num_choices + member.num_choices > self._max_choices:
             raise QueueFullError(f"more than {self._max_choices} sequences decode or wait")
         self._members.add(member)
@@ -50,11 +54,16 @@ class Roster:
 
     async def drain(self, timeout_s: float) -> None:
         """Let nobody in, wait for those inside, and fail whoever remains after ``timeout_s``."""
-        self.is_draining = True
+        self._closed_by = DrainingError("the worker is shutting down")
         await self._wait_until_empty(timeout_s)
-        for member in tuple(self._members):
-            member.fail(DrainingError("the worker shut down before the answer was complete"))
+        self.shut(DrainingError("the worker shut down before the answer was complete"))
         await self._wait_until_empty(_ENDING_S)
+
+    def shut(self, error: WorkerError) -> None:
+        """Let nobody in, and fail everybody inside at once."""
+        self._closed_by = error
+        for member in tuple(self._members):
+            member.fail(error)
 
     async def _wait_until_empty(self, timeout_s: float) -> None:
         with suppress(TimeoutError):
