@@ -235,15 +235,18 @@ def valkey_url(start_valkey: StartValkey) -> str:
 
 
 @pytest.fixture(scope="session")
-def worker_environment(model_path: Path, valkey_url: str) -> Mapping[str, str]:
+def worker_environment(
+    model_path: Path, valkey_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, str]:
     """Environment of a small fp32 worker; ``{**worker_environment, …}`` changes it for one test."""
     return {
-        "NG_WORKER_MODEL": str(model_path),
+        "NG_WORKER_MODEL": BUNDLED_MODEL,
         "NG_WORKER_PORT": "0",
         "NG_WORKER_DTYPE": "fp32",
         "NG_WORKER_THREADS": "1",
         "NG_WORKER_MAX_BATCH": "32",
         "NG_WORKER_MAX_CONTEXT": "1024",
+        "NG_WORKER_SPILL_DIR": str(tmp_path_factory.mktemp("spill")),
         "NG_REDIS_URL": valkey_url,
     }
 
