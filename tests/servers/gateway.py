@@ -9,20 +9,20 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 import orjson
 import pytest
 import uvicorn
 
-from gateway.app import create_app
-from gateway.flow.deps import Deps
-from gateway.settings import GatewaySettings
 from tests.servers.upstream import MODEL, Loop, Upstream
 
 START_S = 60.0
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+if TYPE_CHECKING:
+    from gateway.flow.deps import Deps
+
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 PLAIN: dict[str, dict[str, Any]] = {
     CHAT: {"model": MODEL, "messages": [{"role": "user", "content": "hello"}]},
@@ -109,6 +109,10 @@ def scripted(shared_gateway: Scripted) -> Scripted:
 
 @contextlib.contextmanager
 def _serving(*workers: str, **settings: Any) -> Iterator[Gateway]:
+    # Here, so that tests of other parts need not load the gateway.
+    from gateway.app import create_app
+    from gateway.settings import GatewaySettings
+
     fields: dict[str, Any] = {
         "workers": workers,
         "config_dir": REPOSITORY / "configs",
