@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 TURN_KEY_PREFIX = "ng:turn:"
 TURNS_KEY = "ng:turns"
 BATCH = 64
+GATHER_S = 0.02
+"""A batch costs little more than a single record, so the first one waits for others."""
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 
@@ -95,6 +97,7 @@ class Recorder:
         is_retry = False
         while True:
             await self._arrival.wait()
+            await asyncio.sleep(GATHER_S)
             try:
                 await self._write(is_retry=is_retry)
                 pause_s, is_retry = FIRST_PAUSE_S, False

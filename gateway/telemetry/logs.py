@@ -20,6 +20,8 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 REDACTED = "[redacted]"
 SECRET_FIELDS = frozenset({"authorization", "api_key", "admin_key", "password", "token", "cookie", "secret"})
 PROMPT_FIELDS = frozenset({"messages", "prompt", "content", "documents", "text", "question", "body"})
+HIDDEN_FIELDS = SECRET_FIELDS | PROMPT_FIELDS
+SHORTEST_SECRET = 8
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[^\s\"',;]+")
 _KEY = re.compile(r"\b(sk|ng|hf|pk)[-_][A-Za-z0-9_-]{12,}")
 _URL_PASSWORD = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]*(?=@)")
@@ -29,13 +31,15 @@ _FIELDS = "ng_fields"
 def redact(value: Any) -> Any:
     """Return ``value`` without secrets and prompt text, at any depth."""
     if isinstance(value, str):
+        if len(value) < SHORTEST_SECRET:
+            return value
         value = _BEARER.sub(rf"\1 {REDACTED}", value)
         value = _KEY.sub(REDACTED, value)
         return _URL_PASSWORD.sub(REDACTED, value)
     if isinstance(value, dict):
-        hidden = SECRET_FIELDS | PROMPT_FIELDS
         return {
-            str(key): REDACTED if str(key).lower() in hidden else redact(item) for key, item in value.items()
+            str(key): REDACTED if str(key).lower() in HIDDEN_FIELDS else redact(item)
+            for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
         return [redact(item) for item in value]

@@ -18,11 +18,11 @@ import uvicorn
 
 from tests.servers.upstream import MODEL, Loop, Upstream
 
-START_S = 60.0
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
 if TYPE_CHECKING:
     from gateway.flow.deps import Deps
 
+START_S = 60.0
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 PLAIN: dict[str, dict[str, Any]] = {
     CHAT: {"model": MODEL, "messages": [{"role": "user", "content": "hello"}]},

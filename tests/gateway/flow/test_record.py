@@ -80,8 +80,8 @@ def test_the_stream_of_turns_has_a_summary_of_each(
     ids = {ask(gateway, user="ada") for _ in range(5)}
 
     def found() -> list[dict[bytes, bytes]] | None:
-        entries = [fields for _, fields in redis.xrevrange("ng:turns", count=100)]  # type: ignore[union-attr]
-        ours = [fields for fields in entries if fields[b"id"].decode() in ids]
+        entries: Any = redis.xrevrange("ng:turns", count=100)
+        ours = [fields for _, fields in entries if fields[b"id"].decode() in ids]
         return ours if len(ours) == 5 else None
 
     for fields in wait_until(found):
@@ -190,8 +190,8 @@ def test_redis_stopped_for_a_while_requests_are_served_and_no_turn_is_written_tw
         valkey.signal(signal.SIGCONT)
         wait_until(lambda: all(redis.exists(f"ng:turn:{turn_id}") for turn_id in ids))
         wait_until(lambda: gateway.deps.recorder.num_waiting == 0)
-        entries = redis.xrange("ng:turns")
-        recorded = [fields[b"id"].decode() for _, fields in entries]  # type: ignore[union-attr]
+        entries: Any = redis.xrange("ng:turns")
+        recorded = [fields[b"id"].decode() for _, fields in entries]
     assert sorted(recorded) == sorted([first, *ids])
     assert metric(gateway, "gravity_records_not_written_total") == 0
     valkey.end()

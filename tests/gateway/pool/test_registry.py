@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -21,11 +22,8 @@ async def open_pool() -> AsyncIterator[OpenPool]:
     opened: list[Pool] = []
 
     def open_(*upstreams: Upstream, **settings: float) -> Pool:
-        fields = {
-            "workers": tuple(upstream.url for upstream in upstreams),
-            "probe_timeout_s": 0.5,
-            **settings,
-        }
+        urls = tuple(upstream.url for upstream in upstreams)
+        fields: dict[str, Any] = {"workers": urls, "probe_timeout_s": 0.5, **settings}
         opened.append(Pool.open(GatewaySettings(**fields), monotonic))
         return opened[-1]
 
