@@ -15,7 +15,7 @@ from gateway.api import problems
 from gateway.api.access import Access
 from gateway.api.routes import PATHS, TEMPLATES
 from gateway.context.pruner import Pruner
-from gateway.errors import ConfigError
+from gateway.errors import ConfigError, EncoderError
 from gateway.flow.bucket import TaskEntropies
 from gateway.flow.deps import Deps
 from gateway.flow.drain import Drain
@@ -26,6 +26,7 @@ from gateway.store.connection import RedisWatch, open_redis
 from gateway.store.watch import ConfigStore
 from gateway.telemetry.logs import log
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.once import FieldNotes
 
 RESTART_PAUSE_S = 1.0
 
@@ -47,12 +48,15 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         tasks = [
             asyncio.create_task(_kept_running(name, work), name=name) for name, work in _watches(deps).items()
         ]
+        if settings.preload_encoder:
+            tasks.append(asyncio.create_task(_preload(deps.pruner), name="load encoder"))
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            deps.pruner.close()
             await deps.recorder.close()
             await deps.pool.close()
             await deps.redis.aclose()
@@ -77,6 +81,7 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
         recorder=Recorder(redis, settings, metrics),
         drain=Drain(),
         metrics=metrics,
+        fields=FieldNotes(logger),
         redis=redis,
         redis_watch=RedisWatch(redis),
         clock=time.time,
@@ -102,6 +107,13 @@ def _watches(deps: Deps) -> dict[str, Callable[[], Awaitable[None]]]:
         "write records": deps.recorder.watch,
         "share entropies": lambda: deps.entropies.watch(lambda: deps.config.snapshot.tasks.keys()),
     }
+
+
+async def _preload(pruner: Pruner) -> None:
+    try:
+        await pruner.warm()
+    except EncoderError as error:
+        log(logger, logging.WARNING, "encoder_unavailable", reason=str(error))
 
 
 async def _kept_running(name: str, work: Callable[[], Awaitable[None]]) -> None:

@@ -70,6 +70,9 @@ class GatewaySettings(BaseSettings):
     """Who may send X-Gravity-Lane. auto: whoever holds the admin key; without one, the loopback address."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
 
+    preload_encoder: bool = True
+    """Load the encoder while the gateway starts; otherwise the first request with documents waits for it."""
+
     ping_interval_s: Seconds = 15.0
     drain_s: Annotated[float, Field(ge=0.0, le=3_600.0)] = 30.0
     """How long open answers may go on after SIGTERM."""

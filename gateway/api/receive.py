@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -11,12 +10,10 @@ from starlette.requests import Request
 
 from gateway.api.documents import normalised
 from gateway.api.guard import read_body, require_lane_choice
-from gateway.api.schema import OWN_FIELDS, check, parsed
+from gateway.api.schema import OWN_FIELDS, REQUESTS, check, parsed
 from gateway.flow.assign import LANE_HEADER
 from gateway.flow.deps import Deps
 from gateway.flow.turn import Endpoint, Turn
-
-logger = logging.getLogger(__name__)
 
 
 async def receive(request: Request, deps: Deps, endpoint: Endpoint) -> Turn:
@@ -25,6 +22,7 @@ async def receive(request: Request, deps: Deps, endpoint: Endpoint) -> Turn:
     headers = _headers(request, deps)
     body = parsed(await read_body(request, deps.settings.max_body_bytes))
     check(endpoint, body)
+    deps.fields.note(body.keys() - REQUESTS[endpoint].model_fields.keys() - OWN_FIELDS)
     options = body.get("stream_options") or {}
     return Turn(
         id=deps.new_id(),

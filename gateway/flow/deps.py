@@ -16,6 +16,7 @@ from gateway.settings import GatewaySettings
 from gateway.store.connection import RedisWatch
 from gateway.store.watch import ConfigStore
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.once import FieldNotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Deps:
     recorder: Recorder
     drain: Drain
     metrics: Metrics
+    fields: FieldNotes
     redis: Redis
     redis_watch: RedisWatch
     clock: Callable[[], float]

@@ -27,6 +27,7 @@ async def relay(turn: Turn, reply: Reply, tally: Tally, emit: Emit) -> None:
         await _relay_stream(turn, reply, tally, emit)
     else:
         await emit(_rewritten_whole(turn, await reply.whole(), tally))
+    tally.complete()
 
 
 async def _relay_stream(turn: Turn, reply: Reply, tally: Tally, emit: Emit) -> None:

@@ -28,6 +28,7 @@ class Tally:
         self._summaries: dict[int, TurnSummary] = {}
         self._text: list[str] = []
         self._num_chars = 0
+        self._is_complete = False
         self.worker = ""
         self.num_attempts = 0
 
@@ -73,8 +74,13 @@ class Tally:
     def fail(self, error: RequestError) -> None:
         self._status, self._error_code = "error", error.code
 
+    def complete(self) -> None:
+        """The answer's last byte has gone out; whoever leaves now has it all."""
+        self._is_complete = True
+
     def cancel(self) -> None:
-        self._status = "cancelled"
+        if not self._is_complete:
+            self._status = "cancelled"
 
     def outcome(self) -> Outcome:
         """All of it as of now. Of several choices: a mean over their steps, or of their sums over steps."""

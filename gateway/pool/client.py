@@ -33,7 +33,7 @@ class Timeouts:
     """In seconds.
 
     ``connect_s``        the TCP connection
-    ``first_token_s``    until a stream begins
+    ``first_token_s``    until a stream begins, and until its second event
     ``idle_s``           between two reads of a stream
     ``whole_s``          an answer that is not streamed
     """
@@ -65,6 +65,7 @@ class Reply:
         self._parser = EventParser()
         self._waiting: deque[bytes] = deque()
         self._limit_s = timeouts.first_token_s
+        self._num_events = 0
         self._has_ended = False
         self._whole: bytes | None = None
 
@@ -75,8 +76,11 @@ class Reply:
                 async with asyncio.timeout(self._limit_s):
                     chunk = await self._response.content.readany()
             self._has_ended = not chunk
-            self._waiting += self._parser.feed(chunk) if chunk else self._parser.finish()
-            self._limit_s = self._timeouts.idle_s
+            events = self._parser.feed(chunk) if chunk else self._parser.finish()
+            self._waiting += events
+            self._num_events += len(events)
+            if self._num_events > 1:  # many servers send the role at once and the first token much later
+                self._limit_s = self._timeouts.idle_s
         return self._waiting[0] if self._waiting else None
 
     def __aiter__(self) -> Reply:

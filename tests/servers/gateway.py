@@ -117,6 +117,7 @@ def _serving(*workers: str, **settings: Any) -> Iterator[Gateway]:
         "workers": workers,
         "config_dir": REPOSITORY / "configs",
         "probe_interval_s": 0.2,
+        "preload_encoder": False,
         **settings,
     }
     app = create_app(GatewaySettings(**fields))
