@@ -20,6 +20,7 @@ from tests.servers.upstream import MODEL, Loop, Upstream
 
 if TYPE_CHECKING:
     from gateway.flow.deps import Deps
+    from tests.conftest import RunningProcess
 
 START_S = 60.0
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -98,6 +99,14 @@ def shared_gateway(valkey_url: str, server_loop: Loop) -> Iterator[Scripted]:
         _until(lambda: gateway.deps.pool.has_ready_worker)
         yield Scripted(gateway, upstream, client)
     upstream.stop()
+
+
+@pytest.fixture(scope="session")
+def real_gateway(valkey_url: str, worker_server: RunningProcess) -> Iterator[Gateway]:
+    """One gateway in front of the session's real worker."""
+    with _serving(worker_server.url, redis_url=valkey_url) as gateway:
+        _until(lambda: gateway.deps.pool.has_ready_worker)
+        yield gateway
 
 
 @pytest.fixture

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from hashlib import blake2b
-from types import MappingProxyType
-from typing import Any
+from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from gateway.errors import InvalidRequest
-from gateway.flow.assign import choose_lane, experiment_for, position, requested_task, targeting_key
+from gateway.flow.assign import assign, choose_lane, experiment_for, position, requested_task, targeting_key
+from gateway.flow.deps import Deps
 from gateway.flow.turn import Turn
 from gateway.store.document import Arm, ExperimentDocument, TaskDocument
+from gateway.store.watch import ConfigStore
 
 NUM_UNITS = 20_000
 CHI_SQUARE_999 = {1: 10.828, 2: 13.816}
@@ -202,3 +205,44 @@ def test_a_turn_is_in_one_experiment_at_most() -> None:
     assert found is other
     elsewhere = experiment_for("default", [other])
     assert elsewhere is None
+
+
+EXPERIMENT = """
+id: pruning
+enrol_seed: enrol-1
+arm_seed: arm-1
+unit_header: X-Tenant
+tasks: [default]
+arms:
+  - {name: treatment, start: 0.0}
+  - {name: other, start: 0.5, task: rag_qa}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ConfigStore:
+    for kind in ("tasks", "experiments"):
+        (tmp_path / kind).mkdir()
+    for task in ("default", "rag_qa"):
+        (tmp_path / "tasks" / f"{task}.yaml").write_text(f"task_type: {task}\n")
+    (tmp_path / "experiments" / "pruning.yaml").write_text(EXPERIMENT)
+    return ConfigStore.open(tmp_path)
+
+
+async def test_the_stage_takes_one_snapshot_and_the_arms_task(config: ConfigStore) -> None:
+    deps = cast(Deps, SimpleNamespace(config=config))
+    seen = set()
+    for number in range(40):
+        assigned = await assign(turn(headers=MappingProxyType({"x-tenant": f"tenant-{number}"})), deps)
+        assert assigned.config_sha == config.snapshot.sha
+        assert assigned.task is not None
+        seen.add((assigned.assignment.lane, assigned.task.task_type))
+    assert seen == {("treatment", "default"), ("other", "rag_qa")}
+
+
+async def test_a_task_outside_the_experiment_is_served_by_default(config: ConfigStore) -> None:
+    deps = cast(Deps, SimpleNamespace(config=config))
+    assigned = await assign(turn(requested_task="rag_qa"), deps)
+    assert assigned.assignment.experiment == ""
+    assert assigned.task is not None
+    assert assigned.task.task_type == "rag_qa"
