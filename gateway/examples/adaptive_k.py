@@ -20,9 +20,15 @@ CONTROLS = DecodeControls(
     adaptive=AdaptiveControls(k_min=3, k_max=40, s_low=0.0, s_high=1.0, curve="linear", smoothing=0.0)
 )
 PROMPTS: Mapping[str, str] = {
-    "open": "Nobody had lived in the house by the weir for years, and yet",
-    "json": 'One JSON object a line, and nothing else.\n{"city": "Lisbon", "country": "Portugal"}\n{"city":',
+    "open": "What happened next, nobody in the village could explain:",
+    "json": (
+        "Cities as JSON, one object a line:\n"
+        '{"city": "Lisbon", "country": "Portugal", "continent": "Europe"}\n'
+        '{"city": "Oslo", "country": "Norway", "continent": "Europe"}\n'
+        '{"city":'
+    ),
 }
+SEED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ class Profile:
         )
 
 
-async def run(laboratory: Laboratory, *, max_tokens: int = 40, seed: int = 1) -> Mapping[str, Completion]:
+async def run(laboratory: Laboratory, *, max_tokens: int = 40, seed: int = SEED) -> Mapping[str, Completion]:
     """Return the answer to each prompt, by the prompt's name."""
     sampling = Sampling(max_tokens=max_tokens, seed=seed)
     return {
@@ -58,7 +64,7 @@ def show(console: Console, completions: Mapping[str, Completion]) -> None:
         console.print(PROMPTS[name], style="bold", markup=False, end="")
         console.print(completion.text, markup=False)
         console.print()
-        print_steps(console, completion.steps)
+        print_steps(console, completion.steps, completion.tokens)
         profile = Profile.of(completion)
         console.print(
             f"\nmean H {profile.mean_entropy_nats:.2f} nats, mean s {profile.mean_normalised_entropy:.3f}, "

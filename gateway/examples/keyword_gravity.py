@@ -23,8 +23,9 @@ PROMPT = (
     "<|im_start|>user\nExplain how to find a number in a sorted list, and how long that takes.<|im_end|>\n"
     "<|im_start|>assistant\n"
 )
-KEYWORDS = ("binary", "search", "array", "sorted", "middle", "target", "index", "half", "compare")
-PENALIZE = ("restaurant", "recipe", "movie", "weather", "music", "holiday")
+KEYWORDS = ("binary", "search", "sorted", "middle", "target", "index", "half", "compare", "element", "step")
+PENALIZE = ("python", "code", "function", "def")
+"""An explanation is wanted, not a program."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class Completion:
     """One answer, and its steps as the worker wrote them to Redis."""
 
     text: str
+    tokens: tuple[str, ...]
     steps: tuple[StepRecord, ...]
 
 
@@ -61,14 +62,22 @@ class Laboratory:
             "top_p": sampling.top_p,
             "seed": sampling.seed,
             "n": sampling.num_choices,
+            "logprobs": 0,
             "vllm_xargs": {XARGS_KEY: traced.model_dump_json(exclude_none=True)},
         }
         answer = await self.client.post("/v1/completions", json=body)
         if answer.status_code != httpx.codes.OK:
             raise ExampleError(f"the worker answered {answer.status_code}: {answer.text}")
         traces = await wait_for_steps(self.redis, turn_id, sampling.num_choices)
-        texts = {choice["index"]: choice["text"] for choice in answer.json()["choices"]}
-        return tuple(Completion(texts[trace.choice], trace.steps) for trace in traces)
+        choices = {choice["index"]: choice for choice in answer.json()["choices"]}
+        return tuple(
+            Completion(
+                choices[trace.choice]["text"],
+                tuple(choices[trace.choice]["logprobs"]["tokens"]),
+                trace.steps,
+            )
+            for trace in traces
+        )
 
 
 @asynccontextmanager
