@@ -1,0 +1,45 @@
+"""``gravity config validate``."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gateway.store.watch import ConfigStore
+from gateway.validate import run_validate
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+def test_the_shipped_documents_are_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_validate(CONFIGS) == 0
+    printed = capsys.readouterr().out
+    for task in (
+        "default",
+        "rag_qa",
+        "code_generation",
+        "structured_output",
+        "open_writing",
+        "summarisation",
+    ):
+        assert task in printed
+    assert f"sha {ConfigStore.open(CONFIGS).snapshot.sha}" in printed
+
+
+def test_a_typo_is_named_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shutil.copytree(CONFIGS, tmp_path / "configs")
+    document = folder / "tasks" / "rag_qa.yaml"
+    document.write_text(document.read_text() + "\ngravity_strenght: 1.2\n")
+    line = len(document.read_text().splitlines())
+    assert run_validate(folder) == 1
+    printed = capsys.readouterr().out
+    assert printed.startswith("invalid: ")
+    assert f"rag_qa.yaml:{line}: " in printed
+    assert "gravity_strenght" in printed
+
+
+def test_a_folder_that_is_not_there_is_invalid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_validate(tmp_path / "nowhere") == 1
+    assert "nowhere" in capsys.readouterr().out
