@@ -34,8 +34,8 @@ class AdaptiveControls(WireModel):
     """How many candidates stay, as a function of the normalised entropy s.
 
     ``g = clip((s - s_low) / (s_high - s_low), 0, 1)``; then ``k = k_min + (k_max - k_min) * g`` (linear) or
-    ``k = k_min * (k_max / k_min) ** g`` (geometric). The seed form is the default here:
-    ``s_low = 0, s_high = 1, linear, smoothing = 0``, no spike guard.
+    ``k = k_min * (k_max / k_min) ** g`` (geometric), rounded. The seed form is the default here:
+    ``s_low = 0, s_high = 1, linear, smoothing = 0``, no spike guard; its k is cut off, not rounded.
     """
 
     k_min: Annotated[int, Field(ge=1, le=1_000_000)] = 3
@@ -126,7 +126,7 @@ class GravityControls(WireModel):
     stages: Annotated[tuple[GravityStage, ...], Field(max_length=16)] = ()
     drift: DriftFeedback | None = None
     repetition_brake: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """A token's bias is multiplied by this once for every time that it was emitted."""
+    """A token's boost is multiplied by this once for every time that it was emitted."""
 
 
 class TemperatureControls(WireModel):
