@@ -246,6 +246,7 @@ def worker_environment(
         "NG_WORKER_THREADS": "1",
         "NG_WORKER_MAX_BATCH": "32",
         "NG_WORKER_MAX_CONTEXT": "1024",
+        "NG_WORKER_PREFILL_CHUNK": "128",
         "NG_WORKER_SPILL_DIR": str(tmp_path_factory.mktemp("spill")),
         "NG_REDIS_URL": valkey_url,
     }

@@ -101,6 +101,12 @@ def _job(
     max_tokens: int,
     num_top_logprobs: int | None,
 ) -> Job:
+    num_choices = len(prompts) * (body.n or 1)
+    if num_choices > deps.roster.max_choices:
+        param = "n" if body.n is not None and body.n > 1 else "prompt"
+        raise RequestError(
+            f"{num_choices} choices were asked for, at most {deps.roster.max_choices} fit", param=param
+        )
     return Job(
         id=job_id,
         prompts=prompts,

@@ -64,6 +64,7 @@ class WorkerServer(uvicorn.Server):
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
         host, port = self.servers[0].sockets[0].getsockname()[:2]
+        host = f"[{host}]" if ":" in host else host
         log.info("ready", extra={"url": f"http://{host}:{port}", "model": self._settings.model})
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -24,7 +24,7 @@ class Roster:
     """Counts choices, waiting and decoding, against a bound. Lives on the event loop."""
 
     def __init__(self, max_choices: int) -> None:
-        self._max_choices = max_choices
+        self.max_choices = max_choices
         self._members: set[Member] = set()
         self._is_empty = asyncio.Event()
         self._is_empty.set()
@@ -42,8 +42,8 @@ class Roster:
         """Raises QueueFullError where the member's choices do not fit, and whatever has closed the roster."""
         if self._closed_by is not None:
             raise self._closed_by
-        if self.num_choices + member.num_choices > self._max_choices:
-            raise QueueFullError(f"more than {self._max_choices} sequences decode or wait")
+        if self.num_choices + member.num_choices > self.max_choices:
+            raise QueueFullError(f"more than {self.max_choices} sequences decode or wait")
         self._members.add(member)
         self._is_empty.clear()
 

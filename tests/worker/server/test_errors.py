@@ -140,6 +140,19 @@ def test_a_bad_field_is_a_400_that_names_it(
     assert len(error["message"]) < 1000
 
 
+def test_nan_as_a_word_is_only_a_word(client: httpx.Client, model_name: str) -> None:
+    request = {"model": model_name, "prompt": "NaN and Infinity are no", "max_tokens": 1}
+    assert client.post(TEXT, json=request).status_code == 200
+
+
+def test_more_choices_than_can_ever_wait_are_a_400_and_no_429(client: httpx.Client, model_name: str) -> None:
+    request = {"model": model_name, "prompt": ["a"] * 100, "max_tokens": 1}
+    many = client.post(TEXT, json=request | {"n": 100})
+    assert (many.status_code, error_of(many)["param"]) == (400, "n")
+    long = client.post(TEXT, json=request | {"prompt": ["a"] * 1000})
+    assert (long.status_code, error_of(long)["param"]) == (400, "prompt")
+
+
 @pytest.mark.parametrize("number", [b"1e999", b"-1e999"])
 def test_a_number_beyond_all_floats_is_a_400(client: httpx.Client, number: bytes) -> None:
     raw = b'{"model": "m", "prompt": "Hi", "temperature": ' + number + b"}"
