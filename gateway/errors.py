@@ -2,6 +2,7 @@
 
 GatewayError                     status  type                    code
 ├── ConfigError                  –       (a broken document; never leaves as an answer)
+├── EncoderError                 –       (pruning is left out for the request; never leaves as an answer)
 ├── CommandError                 –       (the command line; a message and an exit status)
 │   ├── StackError               –       (a process cannot run)
 │   ├── DemoError                –       (the demo did not go as it should)
@@ -47,6 +48,10 @@ class ConfigError(GatewayError):
         self.message = message
         self.file = file
         self.line = line
+
+
+class EncoderError(GatewayError):
+    """The encoder could not be loaded or could not encode; the message says why."""
 
 
 class CommandError(GatewayError):

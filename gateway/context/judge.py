@@ -1,0 +1,88 @@
+"""One request's documents weighed against its question: pure computation, once the encodings are there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.context.duplicates import find_duplicates
+from gateway.context.encoding import Encoding
+from gateway.context.links import LinkGraph, build_graph
+from gateway.context.report import Document
+from gateway.context.select import keep_probability, probability_without_links
+from gateway.context.signals import Signals, measure
+from gateway.context.themes import find_clusters
+from gateway.context.weights import ABOUT, Weights
+from gateway.context.words import is_latin
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """What can be said of the documents before anything is encoded, by their indices as sent."""
+
+    empty: frozenset[int]
+    copies: dict[int, int]
+    """Near-copy to the earlier document that it repeats."""
+    unjudged: frozenset[int]
+    """In a script that the encoder cannot read, they or the question."""
+    judged: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The judged documents, n of them, in the order of ``sorting.judged``."""
+
+    sorting: Sorting
+    documents: tuple[Document, ...]
+    probability: NDArray[np.float64]
+    """[n] keep-probability."""
+    unlinked: NDArray[np.float64]
+    """[n] the same without what the link graph adds."""
+    signals: Signals
+    graph: LinkGraph
+    clusters: tuple[int, ...]
+
+    @property
+    def has_theme(self) -> bool:
+        """Whether any chunk is about the question, by what it says itself."""
+        return bool(self.unlinked.max() >= ABOUT)
+
+
+def sort_out(question: str, documents: Sequence[Document]) -> Sorting:
+    """Tell apart what is empty, a copy, unreadable for the encoder, and left to be judged."""
+    empty = frozenset(index for index, document in enumerate(documents) if not document.text.strip())
+    filled = [index for index in range(len(documents)) if index not in empty]
+    found = find_duplicates([documents[index] for index in filled])
+    copies = {filled[copy]: filled[original] for copy, original in found.items()}
+    originals = [index for index in filled if index not in copies]
+    is_readable = is_latin(question)
+    judged = tuple(index for index in originals if is_readable and is_latin(documents[index].text))
+    return Sorting(empty, copies, frozenset(originals) - frozenset(judged), judged)
+
+
+def judge(
+    question: str,
+    sorting: Sorting,
+    documents: Sequence[Document],
+    asked: Encoding,
+    encodings: Sequence[Encoding],
+    weights: Weights,
+) -> Judgement:
+    """Weigh the ``sorting.judged`` among ``documents``, at least one; ``encodings`` are theirs."""
+    judged = tuple(documents[index] for index in sorting.judged)
+    graph = build_graph(judged)
+    signals = measure(question, asked, judged, encodings, graph)
+    probability = keep_probability(signals, weights)
+    vectors = np.stack([encoding.vector for encoding in encodings])
+    return Judgement(
+        sorting=sorting,
+        documents=judged,
+        probability=probability,
+        unlinked=probability_without_links(signals, weights),
+        signals=signals,
+        graph=graph,
+        clusters=tuple(find_clusters(vectors, probability)),
+    )

@@ -1,0 +1,120 @@
+"""The link graph: chunks that name each other's titles or share rare names, and what hangs on strong ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.context.report import Document
+from gateway.context.words import STOP_WORDS, names
+
+_DISAMBIGUATION = re.compile(r"\s*\([^)]*\)")
+_MIN_TITLE_LETTERS = 4
+_SHARED_WEIGHT = 0.15
+_MAX_EDGE = 1.5
+_SHARPNESS = 1.5
+_STEP_GAIN = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class LinkGraph:
+    """Undirected edges between n chunks."""
+
+    titles: NDArray[np.bool_]
+    """[n, n], true where one chunk's text names the other's title."""
+    shared: NDArray[np.float64]
+    """[n, n], the summed idf of the rare names that two chunks share."""
+    rare_names: tuple[Mapping[str, str], ...]
+    """Per chunk, the names that it shares with few others: in lower case, and as it writes them."""
+
+    @property
+    def edges(self) -> NDArray[np.float64]:
+        """[n, n], both kinds together, bounded so that many shared names do not outweigh a named title."""
+        weights: NDArray[np.float64] = np.minimum(self.titles + _SHARED_WEIGHT * self.shared, _MAX_EDGE)
+        return weights
+
+
+def build_graph(documents: Sequence[Document]) -> LinkGraph:
+    """Find the links between ``documents`` in their titles and texts."""
+    n = len(documents)
+    titles = np.zeros((n, n), dtype=bool)
+    bare = [bare_title(document.title) for document in documents]
+    lowered = [_lowered(document) for document in documents]
+    for i, title in enumerate(bare):
+        for j, text in enumerate(lowered):
+            if i != j and bare[j] != title and is_named(title, text):
+                titles[i, j] = titles[j, i] = True
+    rare, shared = _shared_names(documents)
+    return LinkGraph(titles, shared, rare)
+
+
+def bare_title(title: str) -> str:
+    """Return the title in lower case without what stands in brackets: "Mercury (planet)" is "mercury"."""
+    return _DISAMBIGUATION.sub("", title.lower()).strip()
+
+
+def is_named(title: str, text: str) -> bool:
+    """Tell whether ``text`` has ``title`` as whole words, both in lower case; short titles do not count."""
+    if len(title) < _MIN_TITLE_LETTERS or title not in text or title in STOP_WORDS:
+        return False
+    return re.search(rf"(?<!\w){re.escape(title)}(?!\w)", text) is not None
+
+
+def closeness(strength: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return 1 for the strongest of ``strength`` [n], in standard deviations, and less the further below."""
+    near: NDArray[np.float64] = np.exp(_SHARPNESS * (strength - strength.max()))
+    return near
+
+
+def reach(graph: LinkGraph, strength: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Spread ``strength`` [n], the question's own evidence, over the graph by two steps.
+
+    Returns per chunk the heaviest edge to a strong chunk, where a chunk linked to a strong one is strong too.
+    """
+    edges = graph.edges
+    one_step = (edges * closeness(strength)).max(axis=1)
+    two_steps: NDArray[np.float64] = (edges * closeness(strength + _STEP_GAIN * one_step)).max(axis=1)
+    return two_steps
+
+
+def explain_link(graph: LinkGraph, documents: Sequence[Document], index: int, others: Sequence[int]) -> str:
+    """Say in a sentence what ties chunk ``index`` to the nearest of ``others``; empty where nothing does."""
+    edges = graph.edges[index]
+    other = max(others, key=lambda candidate: float(edges[candidate]), default=index)
+    if edges[other] <= 0.0:
+        return ""
+    mine, partner = documents[index], documents[other]
+    if graph.titles[index, other]:
+        if is_named(bare_title(partner.title), _lowered(mine)):
+            return f"It names {partner.title!r}, the title of {partner.id}."
+        return f"{partner.id} names its title, {mine.title!r}."
+    common = sorted(graph.rare_names[index].keys() & graph.rare_names[other].keys())
+    written = [repr(graph.rare_names[index][name]) for name in common[:3]]
+    return f"It shares {', '.join(written)} with {partner.id}."
+
+
+def _shared_names(
+    documents: Sequence[Document],
+) -> tuple[tuple[Mapping[str, str], ...], NDArray[np.float64]]:
+    """Return per chunk its rare names, and [n, n] their summed idf, ln(n / holders), where two share them."""
+    n = len(documents)
+    found = [{name.lower(): name for name in names(f"{each.title}. {each.text}")} for each in documents]
+    holders: dict[str, list[int]] = {}
+    for index, names_here in enumerate(found):
+        for name in names_here:
+            holders.setdefault(name, []).append(index)
+    most = max(3, n // 6)
+    rare = {name: where for name, where in holders.items() if 2 <= len(where) <= most}
+    shared = np.zeros((n, n))
+    for where in rare.values():
+        shared[np.ix_(where, where)] += np.log(n / len(where))
+    np.fill_diagonal(shared, 0.0)
+    return tuple({name: here[name] for name in here if name in rare} for here in found), shared
+
+
+def _lowered(document: Document) -> str:
+    return f"{document.title}\n{document.text}".lower()
