@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from gateway.context.report import Document
-from gateway.context.words import STOP_WORDS, cased_words, is_number
+from gateway.context.words import STOP_WORDS, cased_words, is_number, words
 
 CONTAINMENT = 0.6
 """Share of a text's 3-grams that another must have. A cosine of .95 misses a third of the copies that lost a
@@ -18,7 +18,10 @@ _GRAM = 3
 
 @dataclass(frozen=True, slots=True)
 class _Fingerprint:
-    words: tuple[str, ...]
+    text: str
+    written: tuple[str, ...]
+    """The words as they are written."""
+    title: tuple[str, ...]
     grams: frozenset[Hashable]
 
 
@@ -43,10 +46,7 @@ def containment(copy: frozenset[Hashable], original: frozenset[Hashable]) -> flo
 
 def word_grams(text: str) -> frozenset[Hashable]:
     """Return the word 3-grams of ``text``; a shorter text is one gram as a whole."""
-    lowered = tuple(word.lower() for word in cased_words(text))
-    if len(lowered) < _GRAM:
-        return frozenset({lowered} if lowered else ())
-    return frozenset(zip(*(lowered[shift:] for shift in range(_GRAM)), strict=False))
+    return _grams(tuple(words(text)))
 
 
 def contradicts(text: str, other: str) -> bool:
@@ -55,32 +55,44 @@ def contradicts(text: str, other: str) -> bool:
 
 
 def _fingerprint(document: Document) -> _Fingerprint:
-    return _Fingerprint(tuple(cased_words(document.text)), word_grams(document.text))
+    written = tuple(cased_words(document.text))
+    lowered = tuple(" ".join(written).lower().split())
+    return _Fingerprint(document.text, written, tuple(cased_words(document.title)), _grams(lowered))
+
+
+def _grams(lowered: tuple[str, ...]) -> frozenset[Hashable]:
+    if len(lowered) < _GRAM:
+        return frozenset({lowered} if lowered else ())
+    return frozenset(zip(*(lowered[shift:] for shift in range(_GRAM)), strict=False))
 
 
 def _repeats(candidate: _Fingerprint, original: _Fingerprint) -> bool:
-    if not candidate.grams or not original.grams:
-        return candidate.words == original.words
-    if containment(candidate.grams, original.grams) < CONTAINMENT:
-        return False
-    return not _has_conflict(candidate.words, original.words)
+    if candidate.grams or original.grams:
+        is_alike = containment(candidate.grams, original.grams) >= CONTAINMENT
+    else:  # no words at all, only signs
+        is_alike = candidate.text == original.text
+    return (
+        is_alike
+        and not _has_conflict(candidate.written, original.written)
+        and not _has_conflict(candidate.title, original.title)
+    )
 
 
-def _has_conflict(words: tuple[str, ...], others: tuple[str, ...]) -> bool:
+def _has_conflict(written: tuple[str, ...], others: tuple[str, ...]) -> bool:
     """Compare what each side has alone: the same two words before or after it mean the same place."""
-    alone = set(words) - set(others)
-    alone_there = set(others) - set(words)
+    alone = set(written) - set(others)
+    alone_there = set(others) - set(written)
     if not alone or not alone_there:
         return False
     there = _places(others, alone_there)
-    return any(kind in there[place] for place, kinds in _places(words, alone).items() for kind in kinds)
+    return any(kind in there[place] for place, kinds in _places(written, alone).items() for kind in kinds)
 
 
-def _places(words: tuple[str, ...], wanted: set[str]) -> dict[tuple[str, ...], set[str]]:
+def _places(written: tuple[str, ...], wanted: set[str]) -> dict[tuple[str, ...], set[str]]:
     """Map the two neighbours on either side of each wanted number or name to what stands there."""
-    lowered = ["", "", *(word.lower() for word in words), "", ""]
+    lowered = ["", "", *(word.lower() for word in written), "", ""]
     places: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for index, word in enumerate(words):
+    for index, word in enumerate(written):
         kind = _kind(word) if word in wanted else None
         if kind is not None:
             places["before", lowered[index], lowered[index + 1]].add(kind)

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias, TypeVar
 
+import faiss
+
 from gateway.context.decide import (
     PruneOptions,
     PruneQuery,
@@ -39,7 +41,7 @@ class Pruner:
     def __init__(self, encoder: Encoder, timeout_s: float) -> None:
         self._encoder = encoder
         self._timeout_s = timeout_s
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pruner")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pruner", initializer=_compute_alone)
 
     @classmethod
     def open(cls, settings: EncoderSettings | None = None, *, timeout_s: float = 10.0) -> Pruner:
@@ -142,6 +144,14 @@ class Pruner:
 
     async def _on_thread(self, work: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+
+def _compute_alone() -> None:
+    """Let the calling thread's matrices be multiplied by itself: they are small, and waiting threads spin."""
+    import torch
+
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
 
 
 async def _count(

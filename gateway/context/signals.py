@@ -90,6 +90,8 @@ def max_similarity(asked: Encoding, encodings: Sequence[Encoding]) -> NDArray[np
     The idf is the request's own, ln(1 + n / (1 + chunks with the token)): a token that every chunk has weighs
     least.
     """
+    import torch
+
     n = len(encodings)
     holders = Counter(token for encoding in encodings for token in set(encoding.token_ids.tolist()))
     weights = np.array([math.log(1.0 + n / (1.0 + holders[token])) for token in asked.token_ids.tolist()])
@@ -97,10 +99,11 @@ def max_similarity(asked: Encoding, encodings: Sequence[Encoding]) -> NDArray[np
     filled = [index for index, encoding in enumerate(encodings) if len(encoding.tokens)]
     if not filled or not len(weights):
         return scores
-    tokens = np.concatenate([encodings[index].tokens for index in filled]).astype(np.float32)
+    tokens = torch.from_numpy(np.concatenate([encodings[index].tokens for index in filled])).float()
+    cosines = (tokens @ torch.from_numpy(asked.tokens).float().T).numpy()
     lengths = [len(encodings[index].tokens) for index in filled]
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    best = np.maximum.reduceat(tokens @ asked.tokens.astype(np.float32).T, starts, axis=0)
+    best = np.maximum.reduceat(cosines, starts, axis=0)
     scores[filled] = best @ (weights / weights.sum())
     return scores
 

@@ -63,6 +63,8 @@ def sentence_starts(text: str) -> list[int]:
 
 def is_latin(text: str) -> bool:
     """Tell whether at least half of the letters are Latin; a text without letters counts as Latin."""
+    if text.isascii():
+        return True
     num_letters = len(_LETTER.findall(text))
     return 2 * len(_FOREIGN_LETTER.findall(text)) <= num_letters
 
