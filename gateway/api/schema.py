@@ -126,7 +126,10 @@ def check(endpoint: Literal["/v1/chat/completions", "/v1/completions"], body: di
 
 
 def check_override(override: dict[str, Any]) -> None:
-    """Raise InvalidRequest where ``gravity`` names what it may not change, or leaves a field's bounds."""
+    """Raise InvalidRequest where ``gravity`` names what it may not change, or leaves a field's bounds.
+
+    Whether its fields go together can be said only with the task's own beside them: stage 4 does.
+    """
     for name in override:
         if name not in OVERRIDABLE:
             allowed = ", ".join(sorted(OVERRIDABLE))
@@ -134,7 +137,8 @@ def check_override(override: dict[str, Any]) -> None:
     try:
         TaskDocument.model_validate_json(orjson.dumps({**override, "task_type": "override"}), strict=True)
     except ValidationError as error:
-        raise _invalid(error, "gravity", OVERRIDABLE) from None
+        if any(problem["type"] != "value_error" for problem in error.errors(include_url=False)):
+            raise _invalid(error, "gravity", OVERRIDABLE) from None
 
 
 def _invalid(error: ValidationError, prefix: str, known: frozenset[str]) -> InvalidRequest:

@@ -217,7 +217,7 @@ def test_vllm_3574_the_stop_string_goes_to_the_worker_as_it_came(scripted: Scrip
 def test_a_stream_that_falls_silent_ends_in_an_error(
     upstream: Upstream, start_gateway: StartGateway, wait_until: Callable[..., Any]
 ) -> None:
-    upstream.plays(Script([events(chunk("some"), done=False), Pause(30.0)]))
+    upstream.plays(Script([events(chunk("some"), chunk("more"), done=False), Pause(30.0)]))
     gateway = start_gateway(upstream.url, idle_timeout_s=0.2)
     content = _post(gateway.url)
     assert b'"upstream_timeout"' in content

@@ -115,7 +115,7 @@ def test_a_failing_worker_is_taken_out_and_comes_back(
     failing, healthy = start_upstream(), start_upstream()
     failing.plays(BROKEN)
     healthy.plays(OK)
-    gateway = start_gateway(failing.url, healthy.url, breaker_failures=2, breaker_cooldown_s=0.3)
+    gateway = start_gateway(failing.url, healthy.url, breaker_failures=2, breaker_cooldown_s=2.0)
     for _ in range(8):
         assert ask(gateway).status_code == 200
     assert len(failing.received) == 2
