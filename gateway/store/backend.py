@@ -50,6 +50,8 @@ class ConfigFolder:
 
     def read(self) -> tuple[tuple[SourceFile, ...], Fingerprint]:
         """Return the files and their fingerprint. Raises ConfigError where one cannot be read."""
+        if not self.path.is_dir():
+            raise ConfigError("there is no such folder", file=str(self.path))
         for _ in range(_NUM_READS):
             before = self.fingerprint()
             try:

@@ -76,7 +76,7 @@ class CalibrationSection(ConfigModel):
 class BucketSection(ConfigModel):
     """Edges of expected s between the buckets; n edges make n + 1 buckets."""
 
-    edges: Annotated[tuple[Probability, ...], Field(max_length=63)] = (0.10, 0.15, 0.20)
+    edges: Annotated[tuple[Probability, ...], Field(max_length=63)] = (0.03, 0.08, 0.15)
 
     @model_validator(mode="after")
     def _ascending(self) -> BucketSection:
