@@ -22,9 +22,9 @@ FAILED_REASONS = frozenset({"error", "abort"})
 
 def finish_reason_of(value: object) -> str:
     """Return OpenAI's word for a worker's. Raises UpstreamError where the worker says that it failed."""
-    if value in FAILED_REASONS:
-        raise UpstreamError("The worker gave the answer up.")
     reason = str(value)
+    if reason in FAILED_REASONS:
+        raise UpstreamError("The worker gave the answer up.")
     return reason if reason in FINISH_REASONS else FOREIGN_REASONS.get(reason, "stop")
 
 

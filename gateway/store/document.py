@@ -105,14 +105,14 @@ class TaskDocument(ConfigModel):
 
 
 class Arm(ConfigModel):
-    """One lane of an experiment. ``start`` is fixed for ever, so a ramp moves only an arm's end."""
+    """One lane of an experiment. ``start`` is fixed for ever, and coverage moves none of them."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
     start: Probability
-    """Where in [0, 1) the arm begins; it ends where the next one begins, scaled by coverage."""
+    """Where in [0, 1) the arm begins; it ends where the next one begins. Who is enrolled, another hash says."""
     pruning: bool = True
     gravity: bool = True
-    """False sends the request with no decode controls at all."""
+    """False sends no controls that steer: H, G and k are measured all the same."""
     task: str | None = None
     """Another task document than the request's own."""
 

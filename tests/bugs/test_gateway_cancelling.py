@@ -147,6 +147,7 @@ def _gateway_process(start_process: Any, upstream: Upstream, valkey_url: str, *,
         "NG_REDIS_URL": valkey_url,
         "NG_DRAIN_S": drain_s,
         "NG_PROBE_INTERVAL_S": "0.2",
+        "NG_PRELOAD_ENCODER": "false",
     }
     return start_process(["-m", "gateway"], environment)
 

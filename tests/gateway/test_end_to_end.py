@@ -276,6 +276,7 @@ def test_the_process_serves_as_the_application_does(
         "NG_WORKERS": worker_server.url,
         "NG_REDIS_URL": valkey_url,
         "NG_CONFIG_DIR": str(REPOSITORY / "configs"),
+        "NG_PRELOAD_ENCODER": "false",
     }
     running = start_process(["-m", "gateway"], environment)
     wait_until(lambda: httpx.get(running.url + "/readyz").status_code == 200)
