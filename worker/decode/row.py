@@ -21,8 +21,8 @@ _SMALL_SORT = 512
 class Row:
     """Float32 logits on buffers that are reused from row to row, so that every pass stays in cache.
 
-    The vocabulary is seen as a grid of 64 rows; the maximum of each column is kept up to date, so that the
-    largest entries are found by looking into a few columns.
+    The vocabulary is seen as a grid of 64 rows. The maximum of each column is kept up to date: the k-th
+    largest of these maxima is a floor above which at least k logits lie, and few more.
     """
 
     def __init__(self, size: int) -> None:
@@ -121,9 +121,7 @@ class Row:
 
     def at_least(self, threshold: float) -> Ids:
         """Return the ids whose logits reach the threshold, ascending."""
-        columns = np.flatnonzero(self._column_max >= threshold)
-        rows, hits = np.nonzero(self._grid[:, columns] >= threshold)
-        return rows * self._width + columns[hits]
+        return np.flatnonzero(self.logits >= threshold)
 
     def largest(self, count: int) -> Ids:
         """Return exactly ``count`` ids (fewer where fewer are possible), largest logit first, ties by id."""

@@ -11,7 +11,7 @@ from worker.decode.row import Ids, Row
 from worker.thermo.entropy import DoubleRow, check_peak
 
 # Where nothing bounds the candidates, the draw looks at the head, and at more only when u falls beyond it.
-_HEADS = (128, 4096)
+_HEADS = (64, 4096)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 FloatRow = NDArray[np.float32]
 DoubleRow = NDArray[np.float64]
 
-# Torch keeps smaller elementwise work on the calling thread; waking a pool costs more than the work.
-_SERIAL_ELEMENTS = 16_384
 # Below this share of the old mass a subtraction has lost too many digits.
 _TRUSTED_SHARE = 0.5
 _LARGEST_EXPONENT = 600.0
+_NATS_PER_BIT = math.log(2.0)
 
 
 class InvalidRowError(ValueError):
@@ -109,40 +107,35 @@ class Moments:
 
 
 class Scratch:
-    """Buffers for rows of up to ``size`` logits, so that a pass neither allocates nor leaves the cache."""
+    """Buffers for rows of up to ``size`` logits, so that a pass neither allocates nor leaves the cache.
+
+    All passes are numpy's: torch's ``exp`` wakes its thread pool even for a thousand elements, and waiting
+    for that costs several times the work.
+    """
 
     def __init__(self, size: int) -> None:
-        self._shifted = torch.zeros(size)
-        self._weights = torch.zeros(size)
-        self._ones = np.ones(size, np.float32)
-        self._pieces = [
-            (self._shifted[start : start + _SERIAL_ELEMENTS], self._weights[start : start + _SERIAL_ELEMENTS])
-            for start in range(0, size, _SERIAL_ELEMENTS)
-        ]
-        self._shifted_row: FloatRow = self._shifted.numpy()
-        self._weights_row: FloatRow = self._weights.numpy()
+        self._bits: FloatRow = np.zeros(size, np.float32)
+        self._weights: FloatRow = np.zeros(size, np.float32)
+        self._ones: FloatRow = np.ones(size, np.float32)
 
     def moments(self, finite: FloatRow, peak: float, temperature: float) -> Moments:
         """Return the moments of a row whose logits are all finite and at most ``peak``."""
         mass = self.mass(finite, peak, temperature)
         size = len(finite)
-        shifted, weights = self._shifted_row[:size], self._weights_row[:size]
-        first = float(weights @ shifted)
-        weighted = np.multiply(weights, shifted, out=weights)
-        return Moments(peak, temperature, mass, first, float(weighted @ shifted), size)
+        bits, weights = self._bits[:size], self._weights[:size]
+        first = float(weights @ bits) * _NATS_PER_BIT
+        weighted = np.multiply(weights, bits, out=weights)
+        second = float(weighted @ bits) * _NATS_PER_BIT**2
+        return Moments(peak, temperature, mass, first, second, size)
 
     def mass(self, finite: FloatRow, peak: float, temperature: float) -> float:
         """Return the first of the moments alone, for half the cost."""
         size = len(finite)
-        shifted, weights = self._shifted_row[:size], self._weights_row[:size]
-        np.subtract(finite, np.float32(peak), out=shifted)
-        if temperature != 1.0:
-            np.divide(shifted, np.float32(temperature), out=shifted)
-        if size == len(self._shifted_row):
-            for source, target in self._pieces:
-                torch.exp(source, out=target)
-        else:
-            np.exp(shifted, out=weights)
+        bits, weights = self._bits[:size], self._weights[:size]
+        np.subtract(finite, np.float32(peak), out=bits)
+        # In powers of two, since numpy's exp2 takes half the time of its exp.
+        np.multiply(bits, np.float32(1.0 / (temperature * _NATS_PER_BIT)), out=bits)
+        np.exp2(bits, out=weights)
         # A dot with ones costs a third of a sum.
         return float(weights @ self._ones[:size])
 
