@@ -23,7 +23,10 @@ PROMPT = (
     "<|im_start|>user\nExplain how to find a number in a sorted list, and how long that takes.<|im_end|>\n"
     "<|im_start|>assistant\n"
 )
-KEYWORDS = ("binary", "search", "sorted", "middle", "target", "index", "half", "compare", "element", "step")
+KEYWORDS = (
+    *("list", "number", "element", "search", "sorted", "index"),
+    *("value", "target", "middle", "binary", "half", "step"),
+)
 PENALIZE = ("python", "code", "function", "def")
 """An explanation is wanted, not a program."""
 
@@ -78,10 +81,10 @@ def controls(strength: float) -> DecodeControls:
 
 
 async def run(
-    laboratory: Laboratory, *, num_answers: int = 8, max_tokens: int = 120, seed: int = 1
+    laboratory: Laboratory, *, num_answers: int = 16, max_tokens: int = 64, seed: int = 1
 ) -> Mapping[float, tuple[Completion, ...]]:
     """Return the answers at each strength. All strengths draw with the same random numbers."""
-    sampling = Sampling(max_tokens, temperature=0.8, top_p=0.9, seed=seed, num_choices=num_answers)
+    sampling = Sampling(max_tokens, temperature=0.8, top_p=0.95, seed=seed, num_choices=num_answers)
     return {
         strength: await laboratory.complete(PROMPT, sampling, controls(strength)) for strength in STRENGTHS
     }

@@ -26,9 +26,15 @@ def adaptive(worker_server: Any, valkey_url: str) -> Mapping[str, Completion]:
 
 @pytest.fixture(scope="module")
 def keyword(worker_server: Any, valkey_url: str) -> Mapping[float, tuple[Completion, ...]]:
+    """The answers of two seeds together: a rate over a dozen answers still moves by a third by chance."""
+
     async def run() -> Mapping[float, tuple[Completion, ...]]:
         async with laboratory(worker_server.url, valkey_url) as running:
-            return await keyword_gravity.run(running, num_answers=6, max_tokens=60)
+            runs = [
+                await keyword_gravity.run(running, num_answers=12, max_tokens=48, seed=seed)
+                for seed in (1, 2)
+            ]
+        return {strength: runs[0][strength] + runs[1][strength] for strength in STRENGTHS}
 
     return asyncio.run(run())
 
@@ -52,13 +58,14 @@ def test_an_open_prompt_keeps_more_candidates_than_json(adaptive: Mapping[str, C
     assert max(open_k) > 8
 
 
-def test_the_theme_gains_and_what_is_penalised_does_not_appear(
+def test_the_theme_gains_and_what_is_penalised_fades(
     keyword: Mapping[float, tuple[Completion, ...]],
 ) -> None:
     measures = {strength: Measure.of(completions) for strength, completions in keyword.items()}
     assert set(measures) == set(STRENGTHS)
     assert measures[3.0].theme_rate >= measures[0.0].theme_rate
-    assert measures[3.0].off_theme_rate <= measures[0.0].off_theme_rate
+    off_theme = [measures[strength].off_theme_rate for strength in STRENGTHS]
+    assert off_theme[0] > off_theme[1] > off_theme[2]
     assert all(0.0 <= measure.rep_4 <= 1.0 for measure in measures.values())
 
 
@@ -69,7 +76,7 @@ def test_the_bias_of_each_step_is_one_of_the_three_that_the_words_give(
         biases = {round(step.bias_nats, 4) for completion in completions for step in completion.steps}
         assert biases <= {0.0, round(0.2 * strength, 4), round(-strength, 4)}
     boosted = [step for completion in keyword[3.0] for step in completion.steps if step.bias_nats > 0]
-    assert len(boosted) >= 6
+    assert len(boosted) >= 24
 
 
 def test_answers_differ_within_a_strength_and_at_strength_0_nothing_is_pulled(
@@ -88,4 +95,4 @@ def test_they_print_what_was_measured(
     printed = console.export_text()
     assert printed.count("k  candidates kept") == 2
     for strength in STRENGTHS:
-        assert f"strength {strength:.1f}, the first of 6 answers" in printed
+        assert f"strength {strength:.1f}, the first of 24 answers" in printed
