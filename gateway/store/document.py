@@ -109,7 +109,7 @@ class Arm(ConfigModel):
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
     start: Probability
-    """Where in [0, 1) the arm begins; it ends where the next one begins. Another hash says who is enrolled."""
+    """Where in [0, 1) the arm begins; it ends where the next begins. Another hash says who is enrolled."""
     pruning: bool = True
     gravity: bool = True
     """False sends no controls that steer: H, G and k are measured all the same."""
