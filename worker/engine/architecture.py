@@ -39,6 +39,13 @@ class Architecture:
         """Heads in the fused projection: queries, keys, values."""
         return self.num_heads + 2 * self.num_kv_heads
 
+    @property
+    def num_parameters(self) -> int:
+        """Weights that a step multiplies by: projections and output embedding."""
+        attention = self.hidden_size * self.head_dim * (self.num_fused_heads + self.num_heads)
+        layer = attention + 3 * self.hidden_size * self.intermediate_size
+        return self.num_layers * layer + self.vocab_size * self.hidden_size
+
     @classmethod
     def from_config(cls, config: Any) -> Architecture:
         """Read a transformers config. Raises UnsupportedArchitectureError with what is missing."""
@@ -63,21 +70,23 @@ class Architecture:
     def inverse_frequencies(self) -> Tensor:
         """Return the rotary frequencies in radians per position, float32 [head_dim / 2].
 
-        The llama3 form (Llama 3.1's release) divides long wavelengths by ``factor``, leaves short ones alone and
+        The llama3 form (Llama 3.1's) divides long wavelengths by ``factor``, leaves short ones alone and
         blends linearly between them.
         """
         exponents = torch.arange(0, self.head_dim, 2, dtype=torch.float32) / self.head_dim
-        frequencies = 1.0 / (self.rotary["rope_theta"] ** exponents)
+        frequencies: Tensor = 1.0 / (self.rotary["rope_theta"] ** exponents)
         match self.rotary["rope_type"]:
             case "linear":
-                return frequencies / self.rotary["factor"]
+                return frequencies / float(self.rotary["factor"])
             case "llama3":
                 return self._llama3_scaled(frequencies)
         return frequencies
 
     def _llama3_scaled(self, frequencies: Tensor) -> Tensor:
-        factor, low, high = (self.rotary[name] for name in ("factor", "low_freq_factor", "high_freq_factor"))
-        original = self.rotary["original_max_position_embeddings"]
+        factor, low, high, original = (
+            float(self.rotary[name])
+            for name in ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+        )
         turns = original * frequencies / (2 * math.pi)
         blend = ((turns - low) / (high - low)).clamp(0.0, 1.0)
         return frequencies / factor * (1 - blend) + frequencies * blend

@@ -28,7 +28,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Rows whose attention is one kernel call: a chunk of one sequence, or single tokens in adjacent slots."""
+    """Rows whose attention is one call: a chunk of one sequence, or single tokens in adjacent slots."""
 
     rows: slice
     slots: slice
@@ -101,7 +101,7 @@ def _segments(pieces: Sequence[Piece], dtype: torch.dtype, device: torch.device)
 
 
 def _groups(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Join single tokens in adjacent slots, unless padding to a common length costs more than another call."""
+    """Join single tokens in adjacent slots, unless padding to one length costs more than another call."""
     groups: list[list[Piece]] = []
     for piece in pieces:
         if groups and _can_join(groups[-1], piece):

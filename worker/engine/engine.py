@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence as Rows
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
 
 from worker.decode.controller import Decision, DecodeState, RowFailure, StepContext
+from worker.engine.admission import check_fits
 from worker.engine.kv import SlotTable
 from worker.engine.model import LanguageModel
 from worker.engine.request import EngineEvent, FinishReason, GenerationRequest, RequestFailed, StepOutput
-from worker.engine.scheduler import Scheduler, Sequence, StepPlan
+from worker.engine.scheduler import ActiveRequest, Scheduler, StepPlan
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ class DecidesTokens(Protocol):
     def open(self, request: GenerationRequest) -> DecodeState: ...
 
     def decide(
-        self, logits: Tensor, states: Rows[DecodeState], step: StepContext
+        self, logits: Tensor, states: Sequence[DecodeState], step: StepContext
     ) -> list[Decision | RowFailure]: ...
 
 
@@ -52,7 +53,7 @@ class Engine:
         self._decider = decider
         self._eos_ids = eos_ids
         self._scheduler = Scheduler(SlotTable(model.num_slots, model.max_context), prefill_chunk)
-        self._sequences: dict[str, Sequence] = {}
+        self._active: dict[str, ActiveRequest] = {}
         self._num_steps = 0
         self._num_tokens = 0
 
@@ -62,29 +63,37 @@ class Engine:
 
     def open(self, request: GenerationRequest) -> DecodeState:
         """Check a request and compile its controls. Raises RequestError. May run on any thread."""
-        self._scheduler.check(request)
+        check_fits(request, self._model)
         return self._decider.open(request)
 
     def submit(self, request: GenerationRequest, state: DecodeState, emit: Emit) -> None:
-        """Put a request at the end of the queue."""
-        sequence = Sequence(request, state, emit)
-        self._sequences[request.id] = sequence
-        self._scheduler.waiting.append(sequence)
+        """Put a request at the end of the queue. One under an id that is in use fails."""
+        active = ActiveRequest(request, state, emit)
+        if request.id in self._active:
+            self._deliver(active, RequestFailed(request.id, "a request with this id is running"))
+            return
+        self._active[request.id] = active
+        self._scheduler.waiting.append(active)
 
     def cancel(self, request_id: str) -> None:
         """Forget a request and free its slot. Does nothing where there is none."""
-        sequence = self._sequences.get(request_id)
-        if sequence is not None:
-            self._leave(sequence)
+        active = self._active.get(request_id)
+        if active is not None:
+            self._leave(active)
 
     def step(self) -> None:
-        """Advance every running sequence by one token or one chunk of its prompt."""
+        """Advance every running request by one token or one chunk of its prompt."""
         plan = self._scheduler.plan()
-        logits = self._forward(plan)
-        if logits is None:
+        try:
+            logits = self._model.forward(plan.pieces)
+            decisions = self._decide(plan.sampled, logits)
+        except Exception as error:
+            log.exception("a step failed, and with it the requests that took part")
+            self._fail_all(plan, error)
             return
-        for sequence, decision in self._decide(plan, logits):
-            self._emit(sequence, decision)
+        self._scheduler.advance(plan)
+        for active, decision in decisions:
+            self._emit(active, decision)
 
     def stats(self) -> EngineStats:
         usage = self._scheduler.usage()
@@ -97,59 +106,63 @@ class Engine:
             tokens=self._num_tokens,
         )
 
-    def _forward(self, plan: StepPlan) -> Tensor | None:
-        """Run the model. Where it fails, its requests fail with it, and the engine lives on."""
-        try:
-            logits = self._model.forward(plan.pieces)
-        except Exception as error:
-            log.exception("a forward pass failed")
-            for sequence in plan.sequences:
-                self._fail(sequence, f"the model failed: {error}")
-            return None
-        self._scheduler.advance(plan)
-        return logits
-
-    def _decide(self, plan: StepPlan, logits: Tensor) -> list[tuple[Sequence, Decision | RowFailure]]:
-        sampled = [s for s, piece in zip(plan.sequences, plan.pieces, strict=True) if piece.wants_logits]
-        if not sampled:
+    def _decide(
+        self, sampled: list[ActiveRequest], logits: Tensor
+    ) -> list[tuple[ActiveRequest, Decision | RowFailure]]:
+        if not sampled:  # nothing but chunks of prompts
             return []
         self._num_steps += 1
         context = StepContext(self._num_steps, len(sampled))
-        decisions = self._decider.decide(logits, [s.state for s in sampled], context)
+        decisions = self._decider.decide(logits, [active.state for active in sampled], context)
         return list(zip(sampled, decisions, strict=True))
 
-    def _emit(self, sequence: Sequence, decision: Decision | RowFailure) -> None:
+    def _emit(self, active: ActiveRequest, decision: Decision | RowFailure) -> None:
         if isinstance(decision, RowFailure):
-            self._fail(sequence, decision.message)
+            self._fail(active, decision.message)
             return
         self._num_tokens += 1
-        sequence.num_emitted += 1
-        sequence.last_id = decision.token_id
-        reason = self._finish_reason(sequence)
-        output = StepOutput(
-            sequence.request.id, decision.token_id, decision.record, decision.top_logprobs, reason
-        )
+        active.num_emitted += 1
+        active.last_id = decision.token_id
+        reason = self._finish_reason(active)
         if reason is not None:
-            self._leave(sequence)
-        sequence.emit(output)
+            self._leave(active)
+        output = StepOutput(
+            active.request.id, decision.token_id, decision.record, decision.top_logprobs, reason
+        )
+        self._deliver(active, output)
 
-    def _finish_reason(self, sequence: Sequence) -> FinishReason | None:
-        request, token_id = sequence.request, sequence.last_id
+    def _finish_reason(self, active: ActiveRequest) -> FinishReason | None:
+        request, token_id = active.request, active.last_id
         if request.forced_ids:
             # A recorded text ends where its record ends, whatever ended it then.
-            return "length" if sequence.num_emitted >= len(request.forced_ids) else None
+            return "length" if active.num_emitted == len(request.forced_ids) else None
         sampling = request.sampling
         if token_id in sampling.stop_token_ids or (token_id in self._eos_ids and not sampling.ignore_eos):
             return "stop"
-        is_full = sequence.num_cached >= self._model.max_context
-        return "length" if is_full or sequence.num_emitted >= sampling.max_tokens else None
+        is_full = active.num_tokens == self._model.max_context
+        return "length" if is_full or active.num_emitted == sampling.max_tokens else None
 
-    def _fail(self, sequence: Sequence, message: str) -> None:
-        self._leave(sequence)
-        sequence.emit(RequestFailed(sequence.request.id, message))
+    def _fail_all(self, plan: StepPlan, error: Exception) -> None:
+        # What the step wrote before it failed lies beyond num_cached; count it in, so that it is cleared.
+        self._scheduler.advance(plan)
+        for active in plan.active:
+            self._fail(active, f"the engine failed: {type(error).__name__}: {error}")
 
-    def _leave(self, sequence: Sequence) -> None:
-        del self._sequences[sequence.request.id]
-        if sequence.slot >= 0:
-            self._model.clear(sequence.slot, sequence.num_cached)
-        self._scheduler.remove(sequence)
+    def _fail(self, active: ActiveRequest, message: str) -> None:
+        self._leave(active)
+        self._deliver(active, RequestFailed(active.request.id, message))
+
+    def _leave(self, active: ActiveRequest) -> None:
+        del self._active[active.request.id]
+        if active.slot >= 0:
+            self._model.clear(active.slot, active.num_cached)
+        self._scheduler.remove(active)
+
+    def _deliver(self, active: ActiveRequest, event: EngineEvent) -> None:
+        try:
+            active.emit(event)
+        except Exception:
+            # A receiver that breaks loses its own request; the thread and the batch go on.
+            log.exception("the receiver of request %s failed", active.request.id)
+            if self._active.get(active.request.id) is active:
+                self._leave(active)

@@ -23,13 +23,14 @@ class KVUsage:
 
 
 class SlotTable:
-    """Which slots are taken and how many tokens each holds. Always hands out the lowest free slot."""
+    """Which slots are taken and how many tokens each holds. Hands out the lowest free slot."""
 
     def __init__(self, num_slots: int, slot_tokens: int) -> None:
         self.num_slots = num_slots
         self.slot_tokens = slot_tokens
         self._free = list(range(num_slots))
         self._lengths: dict[int, int] = {}
+        self._used_tokens = 0
 
     @property
     def has_free(self) -> bool:
@@ -42,28 +43,30 @@ class SlotTable:
         return slot
 
     def grow(self, slot: int, length: int) -> None:
-        """Record that the slot now holds ``length`` tokens."""
+        """Record that the slot holds ``length`` tokens."""
+        self._used_tokens += length - self._lengths[slot]
         self._lengths[slot] = length
 
     def release(self, slot: int) -> None:
         """Give a slot back. Raises KeyError where it was not taken."""
-        del self._lengths[slot]
+        self._used_tokens -= self._lengths.pop(slot)
         heapq.heappush(self._free, slot)
 
     def usage(self) -> KVUsage:
         return KVUsage(
             used_slots=len(self._lengths),
             total_slots=self.num_slots,
-            used_tokens=sum(self._lengths.values()),
+            used_tokens=self._used_tokens,
             total_tokens=self.num_slots * self.slot_tokens,
         )
 
 
 class KVStore:
-    """The tensors: per layer [slots, 2 * kv_heads, tokens, head_dim], keys before values.
+    """The tensors: per layer [slots, tokens, 2 * kv_heads, head_dim], keys before values.
 
-    One slot's tokens are contiguous per head, so attention reads a slice without gathering. All-zero at first and
-    again after ``clear``: positions beyond a request's length are masked, and a masked NaN would still spoil it.
+    A token's keys and values are written as one row a layer, and attention reads slices without gathering.
+    All-zero at first and again after ``clear``: positions beyond a request's length are masked, but a masked
+    NaN would spoil the sum all the same.
     """
 
     def __init__(
@@ -74,34 +77,39 @@ class KVStore:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        shape = (
-            architecture.num_layers,
-            num_slots,
-            2 * architecture.num_kv_heads,
-            slot_tokens,
-            architecture.head_dim,
-        )
+        token_shape = (2 * architecture.num_kv_heads, architecture.head_dim)
+        shape = (architecture.num_layers, num_slots, slot_tokens, *token_shape)
+        self.num_slots = num_slots
+        self.slot_tokens = slot_tokens
         self._all = (
-            _lazily_zeroed(shape, dtype)
-            if device.type == "cpu"
-            else torch.zeros(shape, dtype=dtype, device=device)
+            _reserve(shape, dtype) if device.type == "cpu" else torch.zeros(shape, dtype=dtype, device=device)
         )
-        self.layers = tuple(self._all)
+        self.rows = self._all.view(architecture.num_layers, num_slots * slot_tokens, -1).unbind()
+        """The memory by layer, a token a row: [slots * tokens, 2 * kv_heads * head_dim]."""
 
     @property
     def dtype(self) -> torch.dtype:
         return self._all.dtype
 
     @property
+    def device(self) -> torch.device:
+        return self._all.device
+
+    @property
     def num_bytes(self) -> int:
         return self._all.nbytes
 
+    def read(self, slots: slice, length: int) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """Return views of keys and of values by layer, each [slots, kv_heads, length, head_dim]."""
+        keys, values = self._all[:, slots, :length].transpose(2, 3).chunk(2, 2)
+        return keys.unbind(), values.unbind()
+
     def clear(self, slot: int, num_tokens: int) -> None:
         """Zero the first ``num_tokens`` positions of a slot."""
-        self._all[:, slot, :, :num_tokens].zero_()
+        self._all[:, slot, :num_tokens].zero_()
 
 
-def _lazily_zeroed(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+def _reserve(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Reserve zeroed memory of which the system commits only the pages that are written (calloc)."""
     num_bytes = torch.Size(shape).numel() * dtype.itemsize
     return torch.from_numpy(np.zeros(num_bytes, dtype=np.uint8)).view(dtype).view(shape)

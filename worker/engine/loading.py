@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-import torch
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
 from worker.decode.vocabulary import Vocabulary
-from worker.engine.architecture import Architecture
+from worker.engine.architecture import Architecture, UnsupportedArchitectureError
+from worker.engine.checkpoint import Checkpoint
+from worker.engine.hf import TransformersModel
 from worker.engine.kv import KVStore
-from worker.engine.model import Decoder, LanguageModel, Precision, RotaryTables
-from worker.engine.weights import Checkpoint, Placement, PlainLinear, can_prepack, load_weights, packed_linear
+from worker.engine.model import Decoder, LanguageModel, Precision
+from worker.engine.precision import Dtype, Processor, choose_dtype, choose_placements
+from worker.engine.rotary import Rotary
+from worker.engine.weights import Placement, head_name, load_weights
 
-Dtype: TypeAlias = Literal["auto", "bf16", "fp32"]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +32,11 @@ class EngineSettings:
     """``auto`` is bf16 where the processor multiplies it, else fp32."""
     num_threads: int = 1
     max_batch: int = 32
-    """Sequences that run together; each reserves a slot of ``max_context`` positions."""
+    """Requests that run together; each has a slot of ``max_context`` positions."""
     max_context: int = 4096
     """Prompt and completion together, in tokens; never above what the model was made for."""
     prefill_chunk: int = 256
+    """Prompt tokens read in one step, beside the requests that decode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +51,15 @@ class LoadedModel:
 
 
 def load_model(settings: EngineSettings) -> LoadedModel:
-    """Load a folder of config, tokenizer and safetensors. Raises UnsupportedArchitectureError, OSError."""
+    """Load a folder of config, tokenizer and safetensors: the Llama family by our decoder, the rest by hf.py.
+
+    Raises UnsupportedArchitectureError where neither can, OSError where files are missing.
+    """
     folder = str(settings.model_path)
     config = AutoConfig.from_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     eos_ids = frozenset(_eos_ids(folder, config, tokenizer))
-    model = _load_decoder(settings, Architecture.from_config(config))
+    model = load_language_model(settings, config)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
@@ -61,30 +69,40 @@ def load_model(settings: EngineSettings) -> LoadedModel:
     )
 
 
-def _load_decoder(settings: EngineSettings, architecture: Architecture) -> Decoder:
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = choose_dtype(settings.dtype, device)
-    is_packed = device.type == "cpu" and can_prepack(dtype)
-    placement = Placement(dtype, dtype, device, packed_linear if is_packed else PlainLinear)
+def load_language_model(settings: EngineSettings, config: Any) -> LanguageModel:
+    """Load the weights alone. Raises UnsupportedArchitectureError, OSError."""
+    processor = Processor.best()
+    try:
+        architecture = Architecture.from_config(config)
+    except UnsupportedArchitectureError as reason:
+        log.warning("served through transformers, which is slower: %s", reason)
+        dtype = choose_dtype(settings.dtype, processor)
+        return TransformersModel.load(settings.model_path, settings.max_batch, settings.max_context, dtype)
+    return _load_decoder(settings, architecture, processor)
+
+
+def _load_decoder(settings: EngineSettings, architecture: Architecture, processor: Processor) -> Decoder:
+    dtype = choose_dtype(settings.dtype, processor)
     max_context = min(settings.max_context, architecture.max_positions)
     with Checkpoint(settings.model_path) as checkpoint:
-        weights = load_weights(checkpoint, architecture, placement)
-    rotary = RotaryTables.of(architecture, max_context).to(dtype, device)
-    store = KVStore(architecture, settings.max_batch, max_context, dtype, device)
-    return Decoder(architecture, store, Precision(weights, rotary))
 
+        def load(placement: Placement) -> Precision:
+            table = Rotary.table(architecture, max_context, placement.dtype, placement.device)
+            return Precision(load_weights(checkpoint, architecture, placement), table)
 
-def choose_dtype(wanted: Dtype, device: torch.device) -> torch.dtype:
-    """Return the dtype to compute in: bf16 on CUDA and on processors that multiply it, else fp32."""
-    if wanted == "auto":
-        has_bf16 = device.type == "cuda" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-        return torch.bfloat16 if has_bf16 else torch.float32
-    return torch.bfloat16 if wanted == "bf16" else torch.float32
+        narrow, wide = choose_placements(dtype, processor, architecture)
+        return Decoder(
+            architecture,
+            KVStore(architecture, settings.max_batch, max_context, dtype, processor.device),
+            output_embedding=checkpoint.read(f"{head_name(checkpoint, architecture)}.weight").to(dtype),
+            narrow=load(narrow),
+            wide=None if wide is None else load(wide),
+        )
 
 
 def _eos_ids(folder: str, config: Any, tokenizer: Any) -> Iterable[int]:
     """Yield every id that ends a text: the tokenizer's, the config's, the generation config's."""
-    sources = [getattr(tokenizer, "eos_token_id", None), config.eos_token_id]
+    sources = [tokenizer.eos_token_id, config.eos_token_id]
     if (Path(folder) / "generation_config.json").is_file():
         sources.append(GenerationConfig.from_pretrained(folder).eos_token_id)
     for source in sources:

@@ -94,7 +94,7 @@ class EngineLoop:
         log.info("engine stopped")
 
     def _obey(self) -> bool:
-        """Carry out what others asked for; wait for them where there is nothing to do. False ends the loop."""
+        """Carry out what others asked for, waiting where there is nothing else to do. False ends the loop."""
         while True:
             try:
                 command = self._commands.get(block=not self._engine.has_work)

@@ -1,20 +1,19 @@
-"""Decides who takes part in the next step: decoding sequences always, then chunks of waiting prompts, in order."""
+"""Decides who takes part in the next step: whoever is decoding always, then chunks of prompts in turn."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from worker.decode.controller import DecodeState
 from worker.engine.batch import Piece
 from worker.engine.kv import KVUsage, SlotTable
 from worker.engine.request import EngineEvent, GenerationRequest
-from worker.errors import ContextTooLongError, RequestError
 
 
 @dataclass(slots=True, eq=False)
-class Sequence:
+class ActiveRequest:
     """One request while it waits or runs."""
 
     request: GenerationRequest
@@ -33,8 +32,9 @@ class Sequence:
         return self.num_cached < len(self.request.prompt_ids)
 
     @property
-    def is_exclusive(self) -> bool:
-        return self.request.is_exclusive
+    def num_tokens(self) -> int:
+        """Prompt and completion together."""
+        return len(self.request.prompt_ids) + self.num_emitted
 
     def decode_piece(self) -> Piece:
         return Piece(self.slot, self.num_cached, (self.last_id,), wants_logits=True)
@@ -42,85 +42,80 @@ class Sequence:
     def prefill_piece(self, max_tokens: int) -> Piece:
         prompt = self.request.prompt_ids
         end = min(len(prompt), self.num_cached + max_tokens)
-        return Piece(
-            self.slot, self.num_cached, prompt[self.num_cached : end], wants_logits=end == len(prompt)
-        )
+        chunk = prompt[self.num_cached : end]
+        return Piece(self.slot, self.num_cached, chunk, wants_logits=end == len(prompt))
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """The pieces of one step and whose they are. Those that want logits keep this order."""
+    """The pieces of one step and whose they are."""
 
-    sequences: tuple[Sequence, ...]
+    active: tuple[ActiveRequest, ...]
     pieces: tuple[Piece, ...]
 
+    @property
+    def sampled(self) -> list[ActiveRequest]:
+        """Those that get a token in this step, in the order of the logits."""
+        return [active for active, piece in zip(self.active, self.pieces, strict=True) if piece.wants_logits]
 
-@dataclass(slots=True)
+
 class Scheduler:
     """First come, first served. A slot holds any request that was let in, so none is ever put out again."""
 
-    slots: SlotTable
-    prefill_chunk: int
-    """Prompt tokens in one step; bounds how long the decoding sequences wait for it."""
-    waiting: deque[Sequence] = field(default_factory=deque)
-    running: list[Sequence] = field(default_factory=list)
+    def __init__(self, slots: SlotTable, prefill_chunk: int) -> None:
+        self.waiting: deque[ActiveRequest] = deque()
+        self.running: list[ActiveRequest] = []
+        """In the order of arrival."""
+        self._slots = slots
+        self._prefill_chunk = prefill_chunk
 
     @property
     def has_work(self) -> bool:
         return bool(self.running or self.waiting)
 
-    def check(self, request: GenerationRequest) -> None:
-        """Raise RequestError where the request could never run, however long it waited."""
-        num_prompt, limit = len(request.prompt_ids), self.slots.slot_tokens
-        if num_prompt == 0:
-            raise RequestError("the prompt is empty; give at least one token", param="prompt")
-        if request.sampling.max_tokens < 1:
-            raise RequestError("max_tokens must be at least 1", param="max_tokens")
-        if num_prompt >= limit:
-            raise ContextTooLongError(
-                f"the prompt has {num_prompt} tokens, but prompt and completion together may have {limit}; "
-                "shorten the messages"
-            )
-
     def plan(self) -> StepPlan:
-        """Let in whom there is room for, and choose the next step's pieces."""
-        self._admit()
-        decoding = sorted((s for s in self.running if not s.is_prefilling), key=lambda s: s.slot)
-        sequences, pieces = list(decoding), [s.decode_piece() for s in decoding]
-        budget = self.prefill_chunk
-        for sequence in self.running:  # in the order of arrival
-            if budget and sequence.is_prefilling:
-                piece = sequence.prefill_piece(budget)
-                budget -= len(piece.token_ids)
-                sequences.append(sequence)
-                pieces.append(piece)
-        return StepPlan(tuple(sequences), tuple(pieces))
+        """Let in whom there is room for, and choose the next step's pieces.
 
-    def remove(self, sequence: Sequence) -> None:
-        """Forget a sequence, waiting or running, and free its slot."""
-        if sequence.slot < 0:
-            self.waiting.remove(sequence)
-            return
-        self.running.remove(sequence)
-        self.slots.release(sequence.slot)
-        sequence.slot = -1
+        All decoding requests advance; beside them at most ``prefill_chunk`` prompt tokens are read, which
+        bounds how long a step keeps them.
+        """
+        self._admit()
+        decoding = sorted((a for a in self.running if not a.is_prefilling), key=lambda a: a.slot)
+        chosen = [(active, active.decode_piece()) for active in decoding]
+        budget = self._prefill_chunk
+        for active in self.running:
+            if budget and active.is_prefilling:
+                piece = active.prefill_piece(budget)
+                budget -= len(piece.token_ids)
+                chosen.append((active, piece))
+        return StepPlan(tuple(active for active, _ in chosen), tuple(piece for _, piece in chosen))
 
     def advance(self, plan: StepPlan) -> None:
         """Take in that the plan's pieces are in the cache."""
-        for sequence, piece in zip(plan.sequences, plan.pieces, strict=True):
-            sequence.num_cached = piece.end
-            self.slots.grow(sequence.slot, piece.end)
+        for active, piece in zip(plan.active, plan.pieces, strict=True):
+            active.num_cached = piece.end
+            self._slots.grow(active.slot, piece.end)
+
+    def remove(self, active: ActiveRequest) -> None:
+        """Forget a request, waiting or running, and free its slot."""
+        if active.slot < 0:
+            self.waiting.remove(active)
+            return
+        self.running.remove(active)
+        self._slots.release(active.slot)
+        active.slot = -1
 
     def usage(self) -> KVUsage:
-        return self.slots.usage()
+        return self._slots.usage()
 
     def _admit(self) -> None:
-        while self.waiting and self.slots.has_free and self._may_join(self.waiting[0]):
-            sequence = self.waiting.popleft()
-            sequence.slot = self.slots.acquire()
-            self.running.append(sequence)
+        while self.waiting and self._slots.has_free and _may_join(self.waiting[0], self.running):
+            active = self.waiting.popleft()
+            active.slot = self._slots.acquire()
+            self.running.append(active)
 
-    def _may_join(self, sequence: Sequence) -> bool:
-        if not self.running:
-            return True
-        return not (sequence.is_exclusive or self.running[0].is_exclusive)
+
+def _may_join(active: ActiveRequest, running: Sequence[ActiveRequest]) -> bool:
+    if not running:
+        return True
+    return not (active.request.is_exclusive or running[0].request.is_exclusive)

@@ -1,30 +1,23 @@
-"""Reads safetensors and lays the weights out for decoding: fused projections, prepacked where oneDNN can."""
+"""Weights laid out for decoding: projections fused, norms folded in, prepacked where oneDNN can."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
 from torch import Tensor
 
 from worker.engine.architecture import Architecture
+from worker.engine.checkpoint import Checkpoint
 
 
 class Linear(Protocol):
     """A projection [tokens, inputs] -> [tokens, outputs]."""
 
     def __call__(self, x: Tensor) -> Tensor: ...
-
-    def plus(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Return the projection of x added to the residual."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +30,23 @@ class PlainLinear:
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
 
-    def plus(self, x: Tensor, residual: Tensor) -> Tensor:
-        return residual + F.linear(x, self.weight, self.bias)
-
 
 @dataclass(frozen=True, slots=True)
 class PackedLinear:
-    """The weight in oneDNN's blocked layout, reordered once; the residual is added inside the kernel."""
+    """The projection with its weight in oneDNN's blocked layout, reordered once."""
 
     packed: Tensor
     bias: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
-        return y
-
-    def plus(self, x: Tensor, residual: Tensor) -> Tensor:
-        y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.packed, self.bias, "add")
+        y: Tensor = torch.ops.mkldnn._linear_pointwise.default(x, self.packed, self.bias, "none", [], "")
         return y
 
 
 LinearFactory: TypeAlias = Callable[[Tensor, Tensor | None], Linear]
 
 _PACKED_FOR_ROWS = 32
-"""oneDNN picks the blocked layout for this many rows; measured equal to the exact count from 1 to 256."""
+"""oneDNN picks the blocked layout for this many rows; measured as good as the exact count from 1 to 256."""
 
 
 def packed_linear(weight: Tensor, bias: Tensor | None) -> Linear:
@@ -71,22 +57,72 @@ def packed_linear(weight: Tensor, bias: Tensor | None) -> Linear:
 
 def can_prepack(dtype: torch.dtype) -> bool:
     """Return whether oneDNN's prepacked kernels serve this dtype on this CPU."""
-    if not torch.backends.mkldnn.is_available():
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     return dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 @dataclass(frozen=True, slots=True)
-class LayerWeights:
-    """One decoder layer. ``query_norm`` and ``key_norm`` are Qwen3's."""
+class RMSNorm:
+    """The norm as transformers computes it, given a float32 residual."""
 
-    attention_norm: Tensor
-    fused_qkv: Linear
+    weight: Tensor
+    eps: float
+    dtype: torch.dtype
+
+    def __call__(self, residual: Tensor) -> Tensor:
+        return F.rms_norm(residual, self.weight.shape, self.weight, self.eps).to(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedNorm:
+    """The norm without its weight, which the projection behind it has taken in: three kernels instead of ten.
+
+    x / sqrt(|x|^2 + n * eps) is the norm divided by sqrt(n); ``fold`` gives the projection that factor too.
+    """
+
+    eps_length: Tensor
+    """sqrt(n * eps), float32 scalar"""
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, size: int, eps: float, dtype: torch.dtype) -> FoldedNorm:
+        return cls(torch.tensor((size * eps) ** 0.5), dtype)
+
+    @staticmethod
+    def fold(norm_weight: Tensor, linear_weight: Tensor) -> Tensor:
+        """Return [outputs, inputs] in float32 with the norm's weight and scale multiplied in."""
+        scale: float = norm_weight.shape[0] ** 0.5
+        return linear_weight.float() * (norm_weight.float() * scale)
+
+    def __call__(self, residual: Tensor) -> Tensor:
+        length = torch.linalg.vector_norm(residual, dim=-1, keepdim=True).hypot_(self.eps_length)
+        return torch.div(residual, length, out=torch.empty(residual.shape, dtype=self.dtype))
+
+
+Norm: TypeAlias = RMSNorm | FoldedNorm
+
+
+@dataclass(frozen=True, slots=True)
+class NormedLinear:
+    """A norm and the projection that reads it."""
+
+    norm: Norm
+    linear: Linear
+
+    def __call__(self, residual: Tensor) -> Tensor:
+        return self.linear(self.norm(residual))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One decoder layer. ``query_norm`` and ``key_norm`` [head_dim] are Qwen3's."""
+
+    fused_qkv: NormedLinear
     query_norm: Tensor | None
     key_norm: Tensor | None
     attention_output: Linear
-    mlp_norm: Tensor
-    gate_up: Linear
+    gate_up: NormedLinear
     down: Linear
 
 
@@ -97,47 +133,13 @@ class DecoderWeights:
     embedding: Tensor
     """[vocab, hidden]"""
     layers: tuple[LayerWeights, ...]
-    norm: Tensor
-    head: Linear
+    head: NormedLinear
     dtype: torch.dtype
-
-
-class Checkpoint:
-    """Tensors of a folder of safetensors, sharded or not, read one at a time."""
-
-    def __init__(self, folder: Path) -> None:
-        self._open_files = ExitStack()
-        self._shard_of: dict[str, Any] = {}
-        for path in _shards(folder):
-            shard = self._open_files.enter_context(safe_open(str(path), framework="pt"))
-            self._shard_of.update(dict.fromkeys(shard.keys(), shard))
-
-    def __enter__(self) -> Checkpoint:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open_files.close()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._shard_of
-
-    def read(self, name: str) -> Tensor:
-        """Return one tensor in the dtype it was saved in. Raises KeyError where the checkpoint lacks it."""
-        tensor: Tensor = self._shard_of[name].get_tensor(name)
-        return tensor
-
-
-def _shards(folder: Path) -> list[Path]:
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        weight_map: dict[str, str] = json.loads(index.read_text())["weight_map"]
-        return [folder / name for name in sorted(set(weight_map.values()))]
-    return [folder / "model.safetensors"]
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where weights live and in which precision they are computed with."""
+    """Where weights live and how they are computed with."""
 
     rounded_to: torch.dtype
     """The values are those of this dtype, whatever the checkpoint had."""
@@ -145,6 +147,8 @@ class Placement:
     """What is stored and multiplied; wider than ``rounded_to`` where the CPU multiplies that faster."""
     device: torch.device
     make_linear: LinearFactory
+    folds_norms: bool
+    """Faster in eager mode, but other roundings than transformers'."""
 
     def place(self, tensor: Tensor) -> Tensor:
         """Round, widen and move one tensor."""
@@ -153,45 +157,60 @@ class Placement:
 
 def load_weights(checkpoint: Checkpoint, architecture: Architecture, placement: Placement) -> DecoderWeights:
     """Read all weights of a Llama-family checkpoint."""
-    reader = _Reader(checkpoint, placement)
-    embedding = reader.tensor("model.embed_tokens.weight")
-    has_own_head = "lm_head.weight" in checkpoint and not architecture.has_tied_head
+    reader = _Reader(checkpoint, placement, architecture.norm_eps)
     return DecoderWeights(
-        embedding=embedding,
+        embedding=placement.place(checkpoint.read(EMBEDDING)),
         layers=tuple(reader.layer(f"model.layers.{i}.") for i in range(architecture.num_layers)),
-        norm=reader.tensor("model.norm.weight"),
-        head=reader.linear("lm_head") if has_own_head else placement.make_linear(embedding, None),
+        head=reader.normed("model.norm", [head_name(checkpoint, architecture)]),
         dtype=placement.dtype,
     )
+
+
+EMBEDDING = "model.embed_tokens.weight"
+
+
+def head_name(checkpoint: Checkpoint, architecture: Architecture) -> str:
+    """Return the output embedding's name, less its ``.weight``: the input embedding where they are tied."""
+    has_own_head = "lm_head.weight" in checkpoint and not architecture.has_tied_head
+    return "lm_head" if has_own_head else EMBEDDING.removesuffix(".weight")
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
     checkpoint: Checkpoint
     placement: Placement
+    norm_eps: float
 
     def layer(self, prefix: str) -> LayerWeights:
         attention, mlp = prefix + "self_attn.", prefix + "mlp."
         return LayerWeights(
-            attention_norm=self.tensor(prefix + "input_layernorm.weight"),
-            fused_qkv=self.linear(*(attention + name for name in ("q_proj", "k_proj", "v_proj"))),
+            fused_qkv=self.normed(
+                prefix + "input_layernorm", [attention + name for name in ("q_proj", "k_proj", "v_proj")]
+            ),
             query_norm=self.optional(attention + "q_norm.weight"),
             key_norm=self.optional(attention + "k_norm.weight"),
-            attention_output=self.linear(attention + "o_proj"),
-            mlp_norm=self.tensor(prefix + "post_attention_layernorm.weight"),
-            gate_up=self.linear(mlp + "gate_proj", mlp + "up_proj"),
-            down=self.linear(mlp + "down_proj"),
+            attention_output=self.linear([attention + "o_proj"]),
+            gate_up=self.normed(prefix + "post_attention_layernorm", [mlp + "gate_proj", mlp + "up_proj"]),
+            down=self.linear([mlp + "down_proj"]),
         )
 
-    def tensor(self, name: str) -> Tensor:
-        return self.placement.place(self.checkpoint.read(name))
+    def normed(self, norm_name: str, linear_names: list[str]) -> NormedLinear:
+        norm_weight = self.checkpoint.read(f"{norm_name}.weight")
+        dtype = self.placement.dtype
+        if self.placement.folds_norms:
+            folded = FoldedNorm.of(norm_weight.shape[0], self.norm_eps, dtype)
+            return NormedLinear(folded, self.linear(linear_names, norm_weight))
+        norm = RMSNorm(self.placement.place(norm_weight).float(), self.norm_eps, dtype)
+        return NormedLinear(norm, self.linear(linear_names))
 
-    def optional(self, name: str) -> Tensor | None:
-        return self.tensor(name) if name in self.checkpoint else None
-
-    def linear(self, *names: str) -> Linear:
+    def linear(self, names: list[str], norm_weight: Tensor | None = None) -> Linear:
         """Stack projections of one input into one."""
-        weight = torch.cat([self.tensor(f"{name}.weight") for name in names])
+        weight = torch.cat([self.checkpoint.read(f"{name}.weight") for name in names])
+        if norm_weight is not None:
+            weight = FoldedNorm.fold(norm_weight, weight)
         biases = [self.optional(f"{name}.bias") for name in names]
         bias = torch.cat([b for b in biases if b is not None]) if biases[0] is not None else None
-        return self.placement.make_linear(weight, bias)
+        return self.placement.make_linear(self.placement.place(weight), bias)
+
+    def optional(self, name: str) -> Tensor | None:
+        return self.placement.place(self.checkpoint.read(name)) if name in self.checkpoint else None

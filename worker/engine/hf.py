@@ -1,0 +1,73 @@
+"""Any other causal language model, run by transformers: one forward pass a sequence, the same interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, DynamicCache
+
+from worker.engine.architecture import UnsupportedArchitectureError
+from worker.engine.batch import Piece
+
+
+class TransformersModel:
+    """An ``AutoModelForCausalLM`` with a cache for each slot.
+
+    Sequences are computed one by one: their caches differ in length, and architectures in how they pad.
+    """
+
+    def __init__(self, model: Any, num_slots: int, max_context: int) -> None:
+        self.num_slots = num_slots
+        self.max_context = max_context
+        self.dtype: torch.dtype = model.dtype
+        self._model = model
+        self._caches: dict[int, Any] = {}
+        self.vocab_size = self._probe().shape[-1]
+
+    @classmethod
+    def load(cls, folder: Path, num_slots: int, max_context: int, dtype: torch.dtype) -> TransformersModel:
+        """Load safetensors, never code or pickles. Raises UnsupportedArchitectureError, OSError."""
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            model = AutoModelForCausalLM.from_pretrained(
+                str(folder), dtype=dtype, trust_remote_code=False, use_safetensors=True
+            )
+        except ValueError as error:  # what transformers raises for models that are not causal decoders
+            raise UnsupportedArchitectureError(str(error)) from error
+        positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or max_context
+        return cls(model.eval().to(device), num_slots, min(max_context, positions))
+
+    @property
+    def output_embedding(self) -> Tensor | None:
+        head = self._model.get_output_embeddings()
+        return None if head is None else head.weight.detach().cpu()
+
+    @torch.inference_mode()
+    def forward(self, pieces: Sequence[Piece]) -> Tensor:
+        rows = [self._extend(piece) for piece in pieces]
+        wanted = [row for row, piece in zip(rows, pieces, strict=True) if piece.wants_logits]
+        return torch.stack(wanted) if wanted else torch.empty(0, self.vocab_size, dtype=self.dtype)
+
+    def clear(self, slot: int, num_tokens: int) -> None:
+        self._caches.pop(slot, None)
+
+    def _extend(self, piece: Piece) -> Tensor:
+        """Return the logits after the piece's last token, [vocab]."""
+        cache = self._caches.setdefault(piece.slot, DynamicCache(config=self._model.config))
+        ids = torch.tensor([piece.token_ids], device=self._model.device)
+        logits: Tensor = self._model(input_ids=ids, past_key_values=cache, use_cache=True).logits
+        return logits[0, -1].cpu()
+
+    def _probe(self) -> Tensor:
+        """Try one token: a model that keeps its past elsewhere would decode wrongly and not say so."""
+        with torch.inference_mode():
+            logits = self._extend(Piece(0, 0, (0,), wants_logits=True))
+        length = self._caches.pop(0).get_seq_length()
+        if length != 1:
+            name = type(self._model).__name__
+            raise UnsupportedArchitectureError(f"{name} does not keep its past in a key-value cache")
+        return logits
