@@ -35,7 +35,7 @@ from worker.models import BUNDLED_MODEL, resolve_model
 
 torch.set_num_threads(1)
 
-pytest_plugins = ["tests.servers.upstream", "tests.servers.gateway"]
+pytest_plugins = ["tests.servers.upstream", "tests.servers.gateway", "tests.pruning"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 POLL_S = 0.02
@@ -246,7 +246,7 @@ def worker_environment(
         "NG_WORKER_THREADS": "1",
         "NG_WORKER_MAX_BATCH": "32",
         "NG_WORKER_MAX_CONTEXT": "1024",
-        "NG_WORKER_PREFILL_CHUNK": "128",
+        "NG_WORKER_PREFILL_CHUNK": "32",
         "NG_WORKER_SPILL_DIR": str(tmp_path_factory.mktemp("spill")),
         "NG_REDIS_URL": valkey_url,
     }

@@ -80,23 +80,26 @@ def _repeats(candidate: _Fingerprint, original: _Fingerprint) -> bool:
 
 def _has_conflict(written: tuple[str, ...], others: tuple[str, ...]) -> bool:
     """Compare what each side has alone: the same two words before or after it mean the same place."""
-    alone = set(written) - set(others)
-    alone_there = set(others) - set(written)
+    lowered, lowered_there = [word.lower() for word in written], [word.lower() for word in others]
+    alone, alone_there = set(lowered) - set(lowered_there), set(lowered_there) - set(lowered)
     if not alone or not alone_there:
         return False
-    there = _places(others, alone_there)
-    return any(kind in there[place] for place, kinds in _places(written, alone).items() for kind in kinds)
+    there = _places(others, lowered_there, alone_there)
+    here = _places(written, lowered, alone)
+    return any(kind in there[place] for place, kinds in here.items() for kind in kinds)
 
 
-def _places(written: tuple[str, ...], wanted: set[str]) -> dict[tuple[str, ...], set[str]]:
-    """Map the two neighbours on either side of each wanted number or name to what stands there."""
-    lowered = ["", "", *(word.lower() for word in written), "", ""]
+def _places(
+    written: tuple[str, ...], lowered: list[str], wanted: set[str]
+) -> dict[tuple[str, ...], set[str]]:
+    """Map the two neighbours on either side of each wanted word to "number" or "name", which it is."""
+    around = ["", "", *lowered, "", ""]
     places: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for index, word in enumerate(written):
-        kind = _kind(word) if word in wanted else None
+        kind = _kind(word) if lowered[index] in wanted else None
         if kind is not None:
-            places["before", lowered[index], lowered[index + 1]].add(kind)
-            places["after", lowered[index + 3], lowered[index + 4]].add(kind)
+            places["before", around[index], around[index + 1]].add(kind)
+            places["after", around[index + 3], around[index + 4]].add(kind)
     return places
 
 

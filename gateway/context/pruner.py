@@ -44,7 +44,7 @@ class Pruner:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pruner", initializer=_compute_alone)
 
     @classmethod
-    def open(cls, settings: EncoderSettings | None = None, *, timeout_s: float = 10.0) -> Pruner:
+    def open(cls, settings: EncoderSettings | None = None, *, timeout_s: float = 20.0) -> Pruner:
         """Return a pruner whose encoder has begun to load; a request waits for encodings ``timeout_s``."""
         encoder = Encoder(settings or EncoderSettings())
         encoder.start()
@@ -83,6 +83,8 @@ class Pruner:
 
     async def _weigh_in_time(self, query: PruneQuery) -> Weighed | str:
         """Return what was weighed, or why nothing could be."""
+        if not query.question.strip():
+            return "Not pruned: there is no question to judge the documents against."
         if len(query.documents) > MAX_DOCUMENTS:
             return f"Not pruned: there are more than {MAX_DOCUMENTS} documents."
         try:

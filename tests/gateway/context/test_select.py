@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from gateway.context.render import arrange, render_document
+from gateway.context.report import Document
+from gateway.context.select import keep_probability, meet, probability_without_links, within_budget
+from gateway.context.signals import Signals
+from gateway.context.weights import FULL
+
+
+def test_the_probability_is_the_logistic_of_the_weighted_signals() -> None:
+    column = np.array([0.5])
+    signals = Signals(*[column] * 8)
+    total = FULL.intercept + 0.5 * sum(FULL.per_signal.values())
+    assert keep_probability(signals, FULL)[0] == pytest.approx(1 / (1 + math.exp(-total)))
+    total -= 0.5 * FULL.per_signal["bridge"]
+    assert probability_without_links(signals, FULL)[0] == pytest.approx(1 / (1 + math.exp(-total)))
+
+
+def test_all_weights_are_positive_so_more_evidence_never_drops_a_chunk() -> None:
+    assert all(weight > 0 for weight in FULL.per_signal.values())
+
+
+def test_what_meets_the_threshold_stays_and_never_fewer_than_one() -> None:
+    probability = np.array([0.2, 0.7, 0.5])
+    assert meet(probability, 0.5).tolist() == [False, True, True]
+    assert meet(probability, 0.9).tolist() == [False, True, False]
+
+
+def test_the_budget_is_filled_past_what_does_not_fit() -> None:
+    scores, tokens = [0.9, 0.8, 0.7, 0.6], [50, 80, 30, 20]
+    assert within_budget(range(4), scores, tokens, 100) == {0, 2, 3}
+    assert within_budget(range(4), scores, tokens, 15) == set()
+    assert within_budget([1, 3], scores, tokens, 1000) == {1, 3}
+
+
+def test_documents_stand_as_sent_by_relevance_or_with_the_best_at_both_ends() -> None:
+    scores = [0.1, 0.9, 0.5, 0.7]
+    assert arrange(scores, "as_sent") == [0, 1, 2, 3]
+    assert arrange(scores, "relevance") == [1, 3, 2, 0]
+    assert arrange(scores, "ends") == [1, 2, 0, 3]
+    assert arrange([], "ends") == []
+
+
+def test_a_template_is_filled_once_and_an_empty_title_leaves_no_gap() -> None:
+    document = Document("d7", " The {id} stays. ", "On braces")
+    assert render_document(document, "[{id}] {title}\n{text}") == "[d7] On braces\nThe {id} stays."
+    untitled = Document("d8", "Text.")
+    assert render_document(untitled, "[{id}] {title}\n{text}") == "[d8]\nText."
+    assert render_document(untitled, "{title}\n{text}") == "Text."
+    assert render_document(untitled, "{id} {title} says: {text}") == "d8 says: Text."
