@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from gateway.api import problems
 from gateway.api.access import Access
 from gateway.api.routes import PATHS, TEMPLATES
+from gateway.context.embed import Encoder, EncoderSettings
 from gateway.context.pruner import Pruner
 from gateway.errors import ConfigError, EncoderError
 from gateway.flow.bucket import TaskEntropies
@@ -28,6 +29,8 @@ from gateway.telemetry.logs import log
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.once import FieldNotes
 
+ENCODE_S = 20.0
+"""A request waits for its encodings so long and then goes on unpruned."""
 RESTART_PAUSE_S = 1.0
 
 logger = logging.getLogger(__name__)
@@ -75,7 +78,8 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
     return Deps(
         settings=settings,
         config=ConfigStore.open(settings.config_dir),
-        pruner=Pruner.open(),
+        # Without the preload the model is loaded by the first request that needs it.
+        pruner=Pruner.open() if settings.preload_encoder else Pruner(Encoder(EncoderSettings()), ENCODE_S),
         pool=Pool.open(settings, time.monotonic),
         entropies=TaskEntropies(redis, settings.entropy_weight),
         recorder=Recorder(redis, settings, metrics),
