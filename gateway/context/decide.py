@@ -73,7 +73,7 @@ def pruned_report(
     decided = verdicts.unjudged(query.documents, weighed.sorting, tokens)
     if weighed.judgement is not None:
         decided = verdicts.judged(decided, weighed.judgement, query.question, options.threshold)
-    decided = verdicts.budgeted(decided, options.token_budget)
+    decided = verdicts.budgeted(decided, weighed.sorting, options.token_budget)
     return PruneReport(
         verdicts=tuple(decided),
         theme=_theme(query, weighed.judgement, decided),
@@ -92,7 +92,8 @@ def _theme(query: PruneQuery, judgement: Judgement | None, decided: Sequence[Ver
     """Return the words that name the theme; none where no document is about the question."""
     if judgement is None or not judgement.has_theme:
         return ()
-    pairs = [(query.documents[index], decided[index]) for index in judgement.sorting.judged]
+    judged = (*judgement.sorting.judged, *judgement.sorting.copies)
+    pairs = [(query.documents[index], decided[index]) for index in judged]
     kept = [(f"{each.title} {each.text}", verdict.score) for each, verdict in pairs if verdict.is_kept]
     dropped = [f"{each.title} {each.text}" for each, verdict in pairs if not verdict.is_kept]
     texts, scores = [text for text, _ in kept], [score for _, score in kept]

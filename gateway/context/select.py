@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +30,20 @@ def meet(probability: NDArray[np.float64], threshold: float) -> NDArray[np.bool_
 
 
 def within_budget(
-    wanted: Sequence[int], scores: Sequence[float], tokens: Sequence[int], budget: int
+    wanted: Mapping[int, Sequence[int]], scores: Sequence[float], tokens: Sequence[int], budget: int
 ) -> set[int]:
-    """Return those of ``wanted`` that fit ``budget`` tokens, best score first, past each that does not fit.
+    """Return what fits ``budget`` tokens, best score first, past each that does not fit.
 
+    ``wanted`` maps each chunk to its near-copies; the first of them that fits stands in for one that does not.
     The budget is never exceeded (openrag#851): where even the smallest does not fit, nothing stays.
     """
     fitting: set[int] = set()
     left = budget
     for index in sorted(wanted, key=lambda index: (-scores[index], index)):
-        if tokens[index] <= left:
-            fitting.add(index)
-            left -= tokens[index]
+        chosen = next((each for each in (index, *wanted[index]) if tokens[each] <= left), None)
+        if chosen is not None:
+            fitting.add(chosen)
+            left -= tokens[chosen]
     return fitting
 
 

@@ -72,27 +72,28 @@ def judged(
     return updated
 
 
-def budgeted(verdicts: Sequence[Verdict], budget: int | None) -> list[Verdict]:
-    """Drop what does not fit ``budget`` tokens, the least wanted first."""
+def budgeted(verdicts: Sequence[Verdict], sorting: Sorting, budget: int | None) -> list[Verdict]:
+    """Drop what does not fit ``budget`` tokens, the least wanted first; a shorter copy may stay instead."""
     if budget is None:
         return list(verdicts)
-    wanted = [index for index, verdict in enumerate(verdicts) if verdict.is_kept]
+    wanted: dict[int, list[int]] = {index: [] for index, verdict in enumerate(verdicts) if verdict.is_kept}
+    for copy, original in sorting.copies.items():
+        if original in wanted:
+            wanted[original].append(copy)
     scores = [verdict.score for verdict in verdicts]
     tokens = [verdict.num_tokens for verdict in verdicts]
     fitting = within_budget(wanted, scores, tokens, budget)
     left = budget - sum(tokens[index] for index in fitting)
-    detail = "It needs {} tokens; {} of the budget of {} are left."
-    return [
-        replace(
-            verdict,
-            is_kept=False,
-            reason="over_budget",
-            detail=detail.format(verdict.num_tokens, left, budget),
+    updated = list(verdicts)
+    for index in wanted.keys() - fitting:
+        updated[index] = _over_budget(verdicts[index], left, budget)
+    for index in fitting - wanted.keys():
+        original = verdicts[sorting.copies[index]]
+        detail = f"It repeats {original.document_id}, which does not fit the budget."
+        updated[index] = replace(
+            verdicts[index], is_kept=True, reason=original.reason, duplicate_of=None, detail=detail
         )
-        if verdict.is_kept and index not in fitting
-        else verdict
-        for index, verdict in enumerate(verdicts)
-    ]
+    return updated
 
 
 def _over_budget(verdict: Verdict, left: int, budget: int) -> Verdict:

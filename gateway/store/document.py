@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from worker.protocol import (
     AdaptiveControls,
@@ -53,7 +54,15 @@ class ContextSection(ConfigModel):
     order: Literal["as_sent", "relevance", "ends"] = "as_sent"
     template: str = "[{id}] {title}\n{text}"
     """One document; {id}, {title} and {text} are filled in, an empty title leaves no gap."""
-    preamble: str = "Use these documents to answer. Name the ids you used."
+    preamble: str = "Answer from these documents."
+
+    @field_validator("template")
+    @classmethod
+    def _shows_the_text(cls, template: str) -> str:
+        unknown = set(re.findall(r"\{(\w+)\}", template)) - {"id", "title", "text"}
+        if unknown or "{text}" not in template:
+            raise ValueError("a template has {text}, and of other fields {id} and {title} alone")
+        return template
 
 
 class SamplingSection(ConfigModel):

@@ -33,9 +33,16 @@ def test_what_meets_the_threshold_stays_and_never_fewer_than_one() -> None:
 
 def test_the_budget_is_filled_past_what_does_not_fit() -> None:
     scores, tokens = [0.9, 0.8, 0.7, 0.6], [50, 80, 30, 20]
-    assert within_budget(range(4), scores, tokens, 100) == {0, 2, 3}
-    assert within_budget(range(4), scores, tokens, 15) == set()
-    assert within_budget([1, 3], scores, tokens, 1000) == {1, 3}
+    alone: dict[int, list[int]] = {index: [] for index in range(4)}
+    assert within_budget(alone, scores, tokens, 100) == {0, 2, 3}
+    assert within_budget(alone, scores, tokens, 15) == set()
+    assert within_budget({1: [], 3: []}, scores, tokens, 1000) == {1, 3}
+
+
+def test_a_copy_that_fits_takes_the_place_of_its_original() -> None:
+    scores, tokens = [0.9, 0.9, 0.4], [50, 20, 10]
+    assert within_budget({0: [1], 2: []}, scores, tokens, 40) == {1, 2}
+    assert within_budget({0: [1], 2: []}, scores, tokens, 60) == {0, 2}
 
 
 def test_documents_stand_as_sent_by_relevance_or_with_the_best_at_both_ends() -> None:
