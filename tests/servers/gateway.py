@@ -94,7 +94,7 @@ def shared_gateway(valkey_url: str, server_loop: Loop) -> Iterator[Scripted]:
     upstream.start()
     with (
         _serving(upstream.url, redis_url=valkey_url, breaker_failures=100) as gateway,
-        httpx.Client(base_url=gateway.url, timeout=20.0) as client,
+        httpx.Client(base_url=gateway.url, timeout=60.0) as client,
     ):
         _until(lambda: gateway.deps.pool.has_ready_worker)
         yield Scripted(gateway, upstream, client)

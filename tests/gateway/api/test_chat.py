@@ -117,7 +117,8 @@ def test_an_opaque_worker_gets_no_controls(
     opaque.plays(Script([whole("ok")], content_type=JSON))
     gateway = start_gateway(opaque.url)
     body = {"model": "fake-model", "messages": [{"role": "user", "content": "a"}], "documents": DOCUMENTS}
-    answer = httpx.post(gateway.url + "/v1/chat/completions", json=body).json()
+    headers = {"X-Gravity-Lane": "control"}
+    answer = httpx.post(gateway.url + "/v1/chat/completions", json=body, headers=headers).json()
     assert answer["gravity"]["are_tokens_estimated"]
     assert answer["gravity"]["mean_entropy_nats"] is None
     assert "vllm_xargs" not in opaque.received[0][1]

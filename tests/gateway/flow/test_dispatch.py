@@ -22,7 +22,7 @@ STARTING = Script([b"{}"], status=503, content_type=JSON)
 
 
 def ask(gateway: Gateway, **body: Any) -> httpx.Response:
-    return httpx.post(gateway.url + CHAT, json=PLAIN[CHAT] | body)
+    return httpx.post(gateway.url + CHAT, json=PLAIN[CHAT] | body, timeout=30.0)
 
 
 def test_two_workers_share_the_requests(start_upstream: StartUpstream, start_gateway: StartGateway) -> None:
