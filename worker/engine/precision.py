@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import torch
 
 from worker.engine.architecture import Architecture
-from worker.engine.weights import Placement, PlainLinear, can_prepack, packed_linear
+from worker.engine.weights import Placement, PlainLinear, packed_linear
 
 Dtype: TypeAlias = Literal["auto", "bf16", "fp32"]
 
@@ -24,16 +24,23 @@ class Processor:
     has_bf16: bool
     has_bf16_tiles: bool
     """AMX: bf16 products are faster than float32's at every size."""
+    can_prepack: bool
+    """oneDNN is there, and has kernels for bf16."""
 
     @classmethod
     def best(cls) -> Processor:
         """CUDA where torch sees it, else the CPU."""
         if torch.cuda.is_available():
-            return cls(torch.device("cuda"), has_bf16=True, has_bf16_tiles=True)
+            return cls(torch.device("cuda"), has_bf16=True, has_bf16_tiles=True, can_prepack=False)
         features = torch.cpu.get_capabilities()
         has_tiles = bool(features.get("amx_bf16"))
-        has_bf16 = has_tiles or bool(features.get("avx512_bf16"))
-        return cls(torch.device("cpu"), has_bf16, has_tiles)
+        has_onednn = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+        return cls(
+            torch.device("cpu"),
+            has_bf16=has_tiles or bool(features.get("avx512_bf16")),
+            has_bf16_tiles=has_tiles,
+            can_prepack=has_onednn and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()),
+        )
 
 
 def choose_dtype(wanted: Dtype, processor: Processor) -> torch.dtype:
@@ -54,8 +61,8 @@ def choose_placements(
     device = processor.device
     if dtype == torch.float32 or device.type != "cpu":
         return Placement(dtype, dtype, device, PlainLinear, folds_norms=False), None
-    make_linear = packed_linear if can_prepack(dtype) else PlainLinear
+    make_linear = packed_linear if processor.can_prepack else PlainLinear
     narrow = Placement(dtype, dtype, device, make_linear, folds_norms=True)
     if processor.has_bf16_tiles or 4 * architecture.num_parameters > MAX_WIDE_BYTES:
         return narrow, None
-    return narrow, Placement(dtype, torch.float32, device, packed_linear, folds_norms=True)
+    return narrow, Placement(dtype, torch.float32, device, make_linear, folds_norms=True)

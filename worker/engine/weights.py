@@ -55,13 +55,6 @@ def packed_linear(weight: Tensor, bias: Tensor | None) -> Linear:
     return PackedLinear(packed, bias)
 
 
-def can_prepack(dtype: torch.dtype) -> bool:
-    """Return whether oneDNN's prepacked kernels serve this dtype on this CPU."""
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-        return False
-    return dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
 @dataclass(frozen=True, slots=True)
 class RMSNorm:
     """The norm as transformers computes it, given a float32 residual."""
