@@ -34,7 +34,7 @@ def within_budget(
 ) -> set[int]:
     """Return what fits ``budget`` tokens, best score first, past each that does not fit.
 
-    ``wanted`` maps each chunk to its near-copies; the first of them that fits stands in for one that does not.
+    ``wanted`` maps each chunk to its near-copies; the first that fits stands in for one that does not.
     The budget is never exceeded (openrag#851): where even the smallest does not fit, nothing stays.
     """
     fitting: set[int] = set()

@@ -88,10 +88,10 @@ def budgeted(verdicts: Sequence[Verdict], sorting: Sorting, budget: int | None) 
     for index in wanted.keys() - fitting:
         updated[index] = _over_budget(verdicts[index], left, budget)
     for index in fitting - wanted.keys():
-        original = verdicts[sorting.copies[index]]
-        detail = f"It repeats {original.document_id}, which does not fit the budget."
+        repeated = verdicts[sorting.copies[index]]
+        detail = f"It repeats {repeated.document_id}, which does not fit the budget."
         updated[index] = replace(
-            verdicts[index], is_kept=True, reason=original.reason, duplicate_of=None, detail=detail
+            verdicts[index], is_kept=True, reason=repeated.reason, duplicate_of=None, detail=detail
         )
     return updated
 
