@@ -44,7 +44,7 @@ class JsonResponse(Response):
 
 async def answer(request: Request, deps: Deps, body: GenerationBody, job: Job, shape: Shape) -> Response:
     """Raises WorkerError for what goes wrong before the first event; after it, the stream says so itself."""
-    generation = Generation(job, job.requests(), trace_sinks(job.controls, deps), deps.room)
+    generation = Generation(job, job.requests(), trace_sinks(job.controls, deps), deps)
     headers = {"x-request-id": job.id}
     if not body.stream:
         async with generation:

@@ -24,7 +24,6 @@ from worker.engine.loop import EngineLoop
 from worker.errors import GenerationFailedError, NoSuchRouteError, WorkerError, WrongMethodError
 from worker.server.answer import JsonResponse
 from worker.server.deps import Deps, deps_of
-from worker.server.generation import EngineRoom
 from worker.server.inbox import Inbox
 from worker.server.metrics import Metrics
 from worker.server.middleware import Observed
@@ -50,7 +49,6 @@ def create_app(settings: WorkerSettings, engine: EngineLoop) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        inbox = Inbox(asyncio.get_running_loop())
         prompts = PromptEncoder(engine.tokenizer)
         app.state.deps = Deps(
             settings=settings,
@@ -58,7 +56,7 @@ def create_app(settings: WorkerSettings, engine: EngineLoop) -> Starlette:
             model_name=model_name,
             fingerprint=fingerprint(model_name, engine.dtype),
             prompts=prompts,
-            room=EngineRoom(engine, prompts, inbox, roster, metrics, time.monotonic),
+            inbox=Inbox(asyncio.get_running_loop()),
             roster=roster,
             metrics=metrics,
             trace=trace,
@@ -66,6 +64,7 @@ def create_app(settings: WorkerSettings, engine: EngineLoop) -> Starlette:
             new_id=lambda: uuid.uuid4().hex,
             new_seed=lambda: secrets.randbits(53),  # every JSON reader keeps 53 bits exactly
             now_s=time.time,
+            clock_s=time.monotonic,
             started_at_s=time.time(),
         )
         engine.start()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from worker.engine.loop import EngineLoop
-from worker.server.generation import EngineRoom
+from worker.server.inbox import Inbox
 from worker.server.metrics import Metrics
 from worker.server.parse import UnknownFields
 from worker.server.prompts import PromptEncoder
@@ -19,12 +19,14 @@ from worker.trace import TraceWriter
 
 @dataclass(frozen=True, slots=True)
 class Deps:
+    """Everything that outlives a request. Frozen; what changes does so inside the parts."""
+
     settings: WorkerSettings
     engine: EngineLoop
     model_name: str
     fingerprint: str
     prompts: PromptEncoder
-    room: EngineRoom
+    inbox: Inbox
     roster: Roster
     metrics: Metrics
     trace: TraceWriter | None
@@ -33,6 +35,8 @@ class Deps:
     new_seed: Callable[[], int]
     now_s: Callable[[], float]
     """Unix time."""
+    clock_s: Callable[[], float]
+    """Monotonic."""
     started_at_s: float
 
 

@@ -9,16 +9,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from worker.engine.loop import EngineLoop
 from worker.engine.request import EngineEvent, FinishReason, GenerationRequest, RequestFailed
-from worker.errors import ContextTooLongError, GenerationFailedError, RequestError, WorkerError
+from worker.errors import GenerationFailedError, WorkerError
 from worker.protocol import TurnSummary
 from worker.server.choice import Choice, Piece, StepSink, TokenLogprob
-from worker.server.inbox import Inbox
+from worker.server.deps import Deps
 from worker.server.job import Job
-from worker.server.metrics import Metrics
-from worker.server.prompts import PromptEncoder
-from worker.server.roster import Roster
 
 log = logging.getLogger(__name__)
 
@@ -36,19 +32,6 @@ class FinishedChoice:
     summary: TurnSummary
 
 
-@dataclass(frozen=True, slots=True)
-class EngineRoom:
-    """What every generation shares."""
-
-    engine: EngineLoop
-    prompts: PromptEncoder
-    inbox: Inbox
-    roster: Roster
-    metrics: Metrics
-    clock_s: Callable[[], float]
-    """Monotonic."""
-
-
 class Generation:
     """``async with`` it: on leaving, whatever has not finished is cancelled in the engine.
 
@@ -56,17 +39,17 @@ class Generation:
     """
 
     def __init__(
-        self, job: Job, requests: Sequence[GenerationRequest], sinks_for: SinksFor, room: EngineRoom
+        self, job: Job, requests: Sequence[GenerationRequest], sinks_for: SinksFor, deps: Deps
     ) -> None:
         self.job = job
-        self._room = room
-        vocabulary = room.engine.vocabulary
+        self._deps = deps
+        vocabulary = deps.engine.vocabulary
         self._choices = {
             request.id: Choice(index, request, vocabulary, job.stop, sinks_for(index))
             for index, request in enumerate(requests)
         }
         self._pieces: asyncio.Queue[Piece | WorkerError] = asyncio.Queue()
-        self._started_s = room.clock_s()
+        self._started_s = deps.clock_s()
         self._has_begun = False
         self._is_closed = False
 
@@ -79,14 +62,14 @@ class Generation:
         return sum(choice.num_tokens for choice in self._choices.values())
 
     async def __aenter__(self) -> Self:
-        self._room.roster.join(self)
+        self._deps.roster.join(self)
         try:
             for choice in self._choices.values():
                 await self._submit(choice.request)
         except BaseException:
             self.close("error")
             raise
-        self._room.metrics.prompt_tokens.inc(self.job.num_prompt_tokens)
+        self._deps.metrics.prompt_tokens.inc(self.job.num_prompt_tokens)
         return self
 
     async def __aexit__(
@@ -98,11 +81,12 @@ class Generation:
         """All pieces in the order of their tokens, as many at a time as have come. Raises WorkerError."""
         num_open = len(self._choices)
         while num_open:
-            batch = [self._checked(await self._pieces.get())]
-            while not self._pieces.empty():
-                batch.append(self._checked(self._pieces.get_nowait()))
+            batch, error = await self._next_batch()
             num_open -= sum(piece.finish_reason is not None for piece in batch)
-            yield batch
+            if batch:
+                yield batch
+            if error is not None:
+                raise error
 
     async def collect(self) -> list[FinishedChoice]:
         """Wait for every choice. Raises WorkerError."""
@@ -121,22 +105,22 @@ class Generation:
         if self._is_closed:
             return
         self._is_closed = True
-        self._room.metrics.completion_tokens.inc(self.num_completion_tokens)
+        self._deps.metrics.completion_tokens.inc(self.num_completion_tokens)
         for choice in self._choices.values():
             if not choice.is_finished:
-                self._room.engine.cancel(choice.request.id)
+                self._deps.engine.cancel(choice.request.id)
                 choice.abandon(reason)
-                self._room.metrics.choices.labels(reason).inc()
-        self._room.roster.leave(self)
+                self._deps.metrics.choices.labels(reason).inc()
+        self._deps.roster.leave(self)
 
     async def _submit(self, request: GenerationRequest) -> None:
-        inbox, engine = self._room.inbox, self._room.engine
+        inbox, engine = self._deps.inbox, self._deps.engine
 
         def emit(event: EngineEvent) -> None:
             inbox.post(self._accept, event)
 
         # Keywords and themes are encoded on submission, which a long theme makes slow.
-        await self._room.prompts.run(lambda: engine.submit(request, emit))
+        await self._deps.prompts.run(lambda: engine.submit(request, emit))
 
     def _accept(self, event: EngineEvent) -> None:
         choice = self._choices[event.request_id]
@@ -150,43 +134,39 @@ class Generation:
 
     def _take(self, choice: Choice, event: EngineEvent) -> None:
         if isinstance(event, RequestFailed):
-            self._abandon(choice, failure(event.message, event.code))
+            self._abandon(choice, GenerationFailedError(event.message))
             return
         self._measure_first_token()
         piece = choice.accept(event)
         if piece is None:
             return
         if piece.finish_reason is not None:
-            self._room.metrics.choices.labels(piece.finish_reason).inc()
+            self._deps.metrics.choices.labels(piece.finish_reason).inc()
             if event.finish_reason is None:  # a stop string: the engine does not know it
-                self._room.engine.cancel(choice.request.id)
+                self._deps.engine.cancel(choice.request.id)
         self._pieces.put_nowait(piece)
 
     def _abandon(self, choice: Choice, error: WorkerError) -> None:
-        self._room.engine.cancel(choice.request.id)
+        self._deps.engine.cancel(choice.request.id)
         choice.abandon("error")
-        self._room.metrics.choices.labels("error").inc()
+        self._deps.metrics.choices.labels("error").inc()
         self.fail(error)
 
     def _measure_first_token(self) -> None:
         if not self._has_begun:
             self._has_begun = True
-            self._room.metrics.time_to_first_token.observe(self._room.clock_s() - self._started_s)
+            self._deps.metrics.time_to_first_token.observe(self._deps.clock_s() - self._started_s)
 
-    @staticmethod
-    def _checked(piece: Piece | WorkerError) -> Piece:
-        if isinstance(piece, WorkerError):
-            raise piece
-        return piece
-
-
-def failure(message: str, code: str) -> WorkerError:
-    """The error for what the engine says about one request."""
-    if code == ContextTooLongError.code:
-        return ContextTooLongError(message)
-    if code == RequestError.code:
-        return RequestError(message)
-    return GenerationFailedError(message, code=code)
+    async def _next_batch(self) -> tuple[list[Piece], WorkerError | None]:
+        """Wait for something, and take all that is there, up to an error."""
+        batch: list[Piece] = []
+        item = await self._pieces.get()
+        while isinstance(item, Piece):
+            batch.append(item)
+            if self._pieces.empty():
+                return batch, None
+            item = self._pieces.get_nowait()
+        return batch, item
 
 
 def _joined(pieces: Sequence[Piece]) -> FinishedChoice:

@@ -31,7 +31,7 @@ async def replay(request: Request) -> Response:
         raise RequestError(f"the request has {len(requests)} choices", param="choice")
     again = replace(requests[body.choice], forced_ids=forced, is_exclusive=not forced)
     steps = Steps()
-    async with Generation(job, [again], lambda _: (steps,), deps.room) as generation:
+    async with Generation(job, [again], lambda _: (steps,), deps) as generation:
         [choice] = await until_client_leaves(request.receive, generation.collect())
     return JsonResponse(
         {

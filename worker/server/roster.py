@@ -41,7 +41,7 @@ class Roster:
     def join(self, member: Member) -> None:
         """Raises QueueFullError where the member's choices do not fit, and whatever has closed the roster."""
         if self._closed_by is not None:
-            raise self._closed_by
+            raise self._closed_by.with_traceback(None)
         if self.num_choices + member.num_choices > self.max_choices:
             raise QueueFullError(f"more than {self.max_choices} sequences decode or wait")
         self._members.add(member)

@@ -20,9 +20,9 @@ TIMEOUT_S = 60.0
 
 
 class GreedyReference(Protocol):
-    """Greedy tokens of transformers.generate for one prompt, in fp32, the prompt not included."""
+    """Greedy tokens of transformers.generate in fp32, without prompts and what follows the end."""
 
-    def __call__(self, prompt_ids: Sequence[int], max_tokens: int) -> list[int]: ...
+    def __call__(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> list[list[int]]: ...
 
 
 class ReadMetric(Protocol):
@@ -83,17 +83,18 @@ def reference_model(model_path: Path) -> Any:
 
 
 @pytest.fixture(scope="session")
-def greedy_reference(reference_model: Any) -> GreedyReference:
+def greedy_reference(reference_model: Any, tokenizer: Any) -> GreedyReference:
     import torch
 
-    def generate(prompt_ids: Sequence[int], max_tokens: int) -> list[int]:
-        ids = torch.tensor([list(prompt_ids)])
+    def generate(prompts: Sequence[Sequence[int]], max_tokens: int) -> list[list[int]]:
+        batch = tokenizer.pad(
+            {"input_ids": [list(prompt) for prompt in prompts]}, padding_side="left", return_tensors="pt"
+        )
         with torch.inference_mode():
-            found = reference_model.generate(
-                ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=max_tokens
-            )
-        new: list[int] = found[0, len(prompt_ids) :].tolist()
-        return new
+            found = reference_model.generate(**batch, do_sample=False, max_new_tokens=max_tokens)
+        new: list[list[int]] = found[:, batch["input_ids"].shape[1] :].tolist()
+        end = tokenizer.eos_token_id
+        return [tokens[: tokens.index(end)] if end in tokens else tokens for tokens in new]
 
     return generate
 

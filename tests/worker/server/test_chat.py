@@ -60,7 +60,7 @@ def test_the_prompt_is_rendered_by_the_models_own_template(
     prompt_ids = tokenizer.apply_chat_template(flat, add_generation_prompt=True, return_dict=False)
     body = client.post("/v1/chat/completions", json=chat(model_name, messages=messages)).json()
     assert body["usage"]["prompt_tokens"] == len(prompt_ids)
-    expected = greedy_reference(prompt_ids, 8)
+    [expected] = greedy_reference([prompt_ids], 8)
     text = tokenizer.decode(expected, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     assert body["choices"][0]["message"]["content"] == text
 

@@ -28,7 +28,7 @@ def test_text_ids_and_lists_of_them_give_the_same(
     client: httpx.Client, tokenizer: Any, model_name: str, greedy_reference: GreedyReference
 ) -> None:
     ids, other_ids = tokenizer.encode(PROMPT), tokenizer.encode(OTHER)
-    expected = [tokenizer.decode(greedy_reference(prompt, 6)) for prompt in (ids, other_ids)]
+    expected = [tokenizer.decode(tokens) for tokens in greedy_reference([ids, other_ids], 6)]
     prompts: list[Any] = [PROMPT, ids, [PROMPT, OTHER], [ids, other_ids]]
     for prompt in prompts:
         body = client.post(
@@ -103,7 +103,7 @@ def test_a_stop_string_ends_the_text_before_itself_and_frees_the_slot(
 def test_a_stop_token_ends_the_text_before_itself(
     client: httpx.Client, tokenizer: Any, model_name: str, greedy_reference: GreedyReference
 ) -> None:
-    tokens = greedy_reference(tokenizer.encode(PROMPT), 6)
+    [tokens] = greedy_reference([tokenizer.encode(PROMPT)], 6)
     assert tokens[4] not in tokens[:4]
     body = client.post(
         "/v1/completions",

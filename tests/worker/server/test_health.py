@@ -64,7 +64,7 @@ def test_made_up_names_and_paths_make_no_series(client: httpx.Client) -> None:
     def probe(name: str) -> None:
         client.get(f"/{name}")
         client.get(f"/v1/models/{name}")
-        client.post("/v1/completions", json={"model": name, "prompt": "Hi", name: 1})
+        client.post("/v1/completions", json={"model": name, "prompt": "Hi"})
 
     probe("first")
     before = series()

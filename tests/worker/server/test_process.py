@@ -36,7 +36,7 @@ def test_a_sigterm_lets_the_running_stream_finish_and_nobody_in(
     assert worker.url == f"http://127.0.0.1:{worker.url.rsplit(':', 1)[1]}"
     with (
         httpx.Client(base_url=worker.url, timeout=60) as client,
-        client.stream("POST", "/v1/completions", json=endless(model_name, max_tokens=60)) as response,
+        client.stream("POST", "/v1/completions", json=endless(model_name, max_tokens=30)) as response,
     ):
         data = data_of(response.iter_lines())
         next(data)
