@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 import torch
 from redis import Redis
@@ -65,6 +66,11 @@ class RunningProcess:
     def events(self) -> list[dict[str, Any]]:
         """The JSON lines that it has printed so far."""
         return [json.loads(line) for line in self.output.splitlines() if line.startswith("{")]
+
+    def cpu_s(self) -> float:
+        """Seconds of processor time so far; unlike the clock's, they do not depend on who else is busy."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return float(times.user + times.system)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

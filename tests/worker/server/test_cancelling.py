@@ -1,7 +1,7 @@
 """The client's leaving frees the slot within half a second, whatever the request was doing.
 
-The half second is the worker's processor time: while it decodes, that is the clock's on a quiet machine, and on a
-busy one it still says how much was done for nobody.
+The half second is the worker's processor time: while it decodes, that is the clock's on a quiet machine, and
+on a busy one it still says how much was done for nobody.
 """
 
 from __future__ import annotations
