@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 MAX_DOCUMENTS = 1_000
 """Beyond this nothing is judged: the link graph grows with the square."""
+_LOAD_S = 60.0
 _QUESTION_CHARS = 4_000
 _SAME_SPACE = 0.9
 
@@ -88,13 +89,14 @@ class Pruner:
         if len(query.documents) > MAX_DOCUMENTS:
             return f"Not pruned: there are more than {MAX_DOCUMENTS} documents."
         try:
-            await self._encoder.warm()
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(_LOAD_S) as limit:
+                await self._encoder.warm()
+                limit.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
                 return await self._weigh(query)
         except EncoderError as error:
             return f"Not pruned: {error}."
         except TimeoutError:
-            return f"Not pruned: the encoder took longer than {self._timeout_s:g} s."
+            return "Not pruned: the encoder took too long."
 
     async def _weigh(self, query: PruneQuery) -> Weighed:
         question = _bounded(query.question)
