@@ -13,6 +13,9 @@ from transformers import AutoModelForCausalLM, DynamicCache
 from worker.engine.architecture import UnsupportedArchitectureError
 from worker.engine.batch import Piece
 
+_MAX_CHUNK_ERROR = 0.25
+"""Of what the past changes. Roundings in bf16 stay far below it; a past that is lost makes it 1."""
+
 
 class TransformersModel:
     """An ``AutoModelForCausalLM`` with a cache for each slot.
@@ -26,7 +29,7 @@ class TransformersModel:
         self.dtype: torch.dtype = model.dtype
         self._model = model
         self._caches: dict[int, Any] = {}
-        self.vocab_size = self._probe().shape[-1]
+        self.vocab_size = self._check_that_the_past_counts()
 
     @classmethod
     def load(cls, folder: Path, num_slots: int, max_context: int, dtype: torch.dtype) -> TransformersModel:
@@ -59,15 +62,28 @@ class TransformersModel:
         """Return the logits after the piece's last token, [vocab]."""
         cache = self._caches.setdefault(piece.slot, DynamicCache(config=self._model.config))
         ids = torch.tensor([piece.token_ids], device=self._model.device)
-        logits: Tensor = self._model(input_ids=ids, past_key_values=cache, use_cache=True).logits
+        logits: Tensor = self._model(input_ids=ids, cache=cache, use_cache=True).logits
         return logits[0, -1].cpu()
 
-    def _probe(self) -> Tensor:
-        """Try one token: a model that keeps its past elsewhere would decode wrongly and not say so."""
-        with torch.inference_mode():
-            logits = self._extend(Piece(0, 0, (0,), wants_logits=True))
-        length = self._caches.pop(0).get_seq_length()
-        if length != 1:
+    def _check_that_the_past_counts(self) -> int:
+        """Read four tokens at once and in two chunks, and return the number of logits.
+
+        A model that keeps its past elsewhere than in the cache, cannot go on from it by more than a token, or
+        looks ahead would decode wrongly and not say so. Raises UnsupportedArchitectureError.
+        """
+        whole = self._read_alone((0, 1, 2, 3))
+        in_chunks = self._read_alone((0, 1), (2, 3))
+        without_past = self._read_alone((2, 3))
+        if not (in_chunks - whole).norm() < _MAX_CHUNK_ERROR * (without_past - whole).norm():
             name = type(self._model).__name__
-            raise UnsupportedArchitectureError(f"{name} does not keep its past in a key-value cache")
+            raise UnsupportedArchitectureError(f"{name} does not continue a prompt from its cache")
+        return whole.shape[-1]
+
+    @torch.inference_mode()
+    def _read_alone(self, *chunks: tuple[int, ...]) -> Tensor:
+        logits, start = torch.empty(0), 0
+        for chunk in chunks:
+            logits = self._extend(Piece(0, start, chunk, wants_logits=True)).float()
+            start += len(chunk)
+        self._caches.clear()
         return logits

@@ -19,7 +19,7 @@ def token_at(slot: int, position: int) -> Piece:
 def visible(mask: Tensor | None) -> list[list[int]]:
     """Zeros and ones instead of minus infinities and zeros, a list for each sequence's last query."""
     assert mask is not None
-    return torch.isfinite(mask).int()[:, 0, -1].tolist()  # type: ignore[no-any-return]
+    return torch.isfinite(mask).int()[:, 0, -1].tolist()
 
 
 def test_rows_carry_their_token_position_and_slot() -> None:

@@ -61,7 +61,7 @@ def build(folder: Path, narrow: Placement, wide: Placement | None = None) -> Dec
 
     store = KVStore(architecture, 20, 64, narrow.dtype, CPU)
     head = torch.zeros(1)
-    return Decoder(architecture, store, head, precision(narrow), wide and precision(wide))
+    return Decoder(architecture, store, head, precision(narrow), precision(wide) if wide else None)
 
 
 def decoded_alone(model: Decoder) -> torch.Tensor:
