@@ -52,8 +52,11 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
 def test_the_tolerances_of_replay_are_the_documented_ones() -> None:
     design = (ROOT / "docs" / "design.md").read_text()
     for dtype, tolerance in TOLERANCES.items():
-        row = (
-            f"| {dtype} | {tolerance.entropy_nats:g} | {tolerance.gravity:g} | {tolerance.logprob:g} "
-            f"| 1 + {tolerance.k_share * 100:g} % |"
+        k = (
+            f"1 + {tolerance.k_share:.0%}, jumps in {tolerance.k_jump_share:.0%}"
+            if tolerance.k_share
+            else "1"
         )
+        numbers = (tolerance.entropy_nats, tolerance.gravity, tolerance.logprob)
+        row = f"| {dtype} | " + " | ".join(f"{number:g}" for number in numbers) + f" | {k} |"
         assert row in design

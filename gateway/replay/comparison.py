@@ -17,20 +17,28 @@ class Tolerance:
     logprob: float
     k_share: float
     """Of the recorded k; one more is always allowed, where s lies at the border between two k."""
+    k_jump_share: float
+    """Of the steps, and at least one step: how many may have k_max on one side alone. The spike guard is a
+    threshold, and rounding decides where s lies just at it. 0 allows none."""
 
     def k(self, recorded: int) -> float:
         return 1 + self.k_share * recorded
 
+    def num_k_jumps(self, num_steps: int) -> int:
+        return max(1, round(self.k_jump_share * num_steps)) if self.k_jump_share else 0
 
+
+# Turns decoded ten at a time against the same turns alone, 1,600 steps: largest differences in H 0.24 nats
+# (bf16) and 0.00002 (fp32), in logprob 0.23 and 0.00002; k jumped in 0.6 % of the steps, and in none.
 TOLERANCES: Mapping[str, Tolerance] = {
-    "fp32": Tolerance(entropy_nats=0.002, gravity=0.0002, logprob=0.005, k_share=0.01),
-    "bf16": Tolerance(entropy_nats=0.15, gravity=0.015, logprob=0.3, k_share=0.25),
+    "fp32": Tolerance(entropy_nats=0.001, gravity=0.0001, logprob=0.001, k_share=0.0, k_jump_share=0.0),
+    "bf16": Tolerance(entropy_nats=0.5, gravity=0.05, logprob=0.5, k_share=0.25, k_jump_share=0.05),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One value of one step that lies outside the tolerance."""
+    """One value of one step, and by how much it may differ."""
 
     step: int
     quantity: str
@@ -55,6 +63,7 @@ class Comparison:
     num_steps: int
     num_replayed: int
     largest: Mapping[str, float]
+    num_k_jumps: int
     first_difference: Difference | None
 
     @property
@@ -76,29 +85,34 @@ def compare(
     """
     num_replayed = len(replayed["token_id"])
     largest: dict[str, float] = {}
-    first: Difference | None = None
+    outside: list[Difference] = []
     for step, record in enumerate(recorded[:num_replayed]):
-        for found in _differences(step, record, replayed, tolerance):
-            if found.quantity == "token_id" and not with_tokens:
-                continue
-            largest[found.quantity] = max(largest.get(found.quantity, 0.0), found.size)
-            if first is None and not found.is_allowed:
-                first = found
-        if first is not None and first.quantity == "token_id":
+        if with_tokens and record.token_id != replayed["token_id"][step]:
+            outside.append(Difference(step, "token_id", record.token_id, replayed["token_id"][step], 0.0))
             break
-    if first is None and len(recorded) != num_replayed:
-        first = Difference(
-            min(len(recorded), num_replayed), "number of steps", len(recorded), num_replayed, 0.0
-        )
-    largest.pop("token_id", None)
-    return Comparison(len(recorded), num_replayed, largest, first)
+        for found in _differences(step, record, replayed, tolerance):
+            largest[found.quantity] = max(largest.get(found.quantity, 0.0), found.size)
+            if not found.is_allowed:
+                outside.append(found)
+    else:
+        if len(recorded) != num_replayed:
+            shorter = min(len(recorded), num_replayed)
+            outside.append(Difference(shorter, "number of steps", len(recorded), num_replayed, 0.0))
+    k_max = max((*(record.k for record in recorded), *replayed["k"]), default=0)
+    jumps = [found for found in outside if _is_jump(found, k_max)]
+    if len(jumps) <= tolerance.num_k_jumps(len(recorded)):
+        outside = [found for found in outside if found not in jumps]
+    return Comparison(len(recorded), num_replayed, largest, len(jumps), outside[0] if outside else None)
+
+
+def _is_jump(found: Difference, k_max: float) -> bool:
+    return found.quantity == "k" and k_max in (found.recorded, found.replayed)
 
 
 def _differences(
     step: int, record: StepRecord, replayed: Mapping[str, Sequence[float]], tolerance: Tolerance
 ) -> Iterator[Difference]:
     allowed = {
-        "token_id": 0.0,
         "entropy_nats": tolerance.entropy_nats,
         "gravity": tolerance.gravity,
         "k": tolerance.k(record.k),

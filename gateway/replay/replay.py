@@ -22,6 +22,8 @@ class ChoiceReplay:
     comparison: Comparison
     text: str
     """What was decoded this time."""
+    batch_size: int
+    """The largest batch that it was decoded in, when it was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ async def replay_turn(
             trace.choice,
             compare(trace.steps, _columns(answer, trace), tolerance, with_tokens=is_exact),
             answer.text,
+            max((step.batch_size for step in trace.steps), default=1),
         )
         for trace, answer in replayed
     )

@@ -24,6 +24,11 @@ def print_replay(console: Console, replay: TurnReplay) -> None:
             console.print(f"choice {choice.choice}")
         console.print(_table(choice.comparison, replay.tolerance))
         console.print(Text(verdict(choice.comparison, is_exact=replay.is_exact)))
+        if replay.is_exact and choice.batch_size > 1 and not choice.comparison.is_equal:
+            console.print(
+                f"it was decoded in a batch of up to {choice.batch_size}, where rounding differs: "
+                "the same tokens are promised only for a turn that was decoded alone"
+            )
 
 
 def verdict(comparison: Comparison, *, is_exact: bool) -> str:
@@ -31,7 +36,10 @@ def verdict(comparison: Comparison, *, is_exact: bool) -> str:
     difference = comparison.first_difference
     if difference is None:
         tokens = ", tokens included" if is_exact else ""
-        return f"equal: {comparison.num_steps} steps within the tolerance{tokens}"
+        jumps = f"; k at its largest on one side alone {comparison.num_k_jumps} x" * bool(
+            comparison.num_k_jumps
+        )
+        return f"equal: {comparison.num_steps} steps within the tolerance{tokens}{jumps}"
     name = NAMES.get(difference.quantity, difference.quantity)
     return (
         f"DIFFERS first at step {difference.step}: {name} was {difference.recorded:.6g}, "
@@ -59,7 +67,7 @@ def _table(comparison: Comparison, tolerance: Tolerance) -> Table:
     allowed = {
         "entropy_nats": f"{tolerance.entropy_nats:g} nats",
         "gravity": f"{tolerance.gravity:g}",
-        "k": f"1 + {tolerance.k_share:.0%}",
+        "k": f"1 + {tolerance.k_share:.0%}" if tolerance.k_share else "1",
         "logprob": f"{tolerance.logprob:g}",
     }
     table = Table(box=None, pad_edge=False, header_style="bold")

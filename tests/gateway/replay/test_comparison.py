@@ -11,7 +11,7 @@ import pytest
 from gateway.replay.comparison import TOLERANCES, Tolerance, compare
 from worker.protocol import STEP_COLUMNS, StepRecord
 
-TIGHT = Tolerance(entropy_nats=0.01, gravity=0.001, logprob=0.02, k_share=0.1)
+TIGHT = Tolerance(entropy_nats=0.01, gravity=0.001, logprob=0.02, k_share=0.1, k_jump_share=0.0)
 
 
 def step(token_id: int, entropy_nats: float, k: int = 10) -> StepRecord:
@@ -100,6 +100,34 @@ def test_another_number_of_steps_differs_where_the_shorter_one_ends() -> None:
     difference = compare(RECORDED, columns(RECORDED[:2]), TIGHT, with_tokens=False).first_difference
     assert difference is not None
     assert (difference.step, difference.quantity) == (2, "number of steps")
+
+
+def test_a_jump_to_the_largest_k_is_allowed_as_often_as_the_tolerance_says() -> None:
+    recorded = [step(number, 1.0, k=40 if number == 0 else 10) for number in range(20)]
+    loose = dataclasses.replace(TIGHT, k_jump_share=0.1)  # 2 of 20
+
+    def jumping(*steps: int) -> dict[str, list[float]]:
+        replayed = columns(recorded)
+        for number in steps:
+            replayed["k"][number] = 40
+        return replayed
+
+    two = compare(recorded, jumping(3, 5), loose, with_tokens=False)
+    assert two.is_equal
+    assert two.num_k_jumps == 2
+    three = compare(recorded, jumping(3, 5, 7), loose, with_tokens=False)
+    assert three.first_difference is not None
+    assert three.first_difference.step == 3
+    assert not compare(recorded, jumping(3), TIGHT, with_tokens=False).is_equal
+
+
+def test_k_that_differs_otherwise_is_no_jump() -> None:
+    recorded = [step(number, 1.0, k=40 if number == 0 else 10) for number in range(20)]
+    replayed = columns(recorded)
+    replayed["k"][3] = 25
+    assert not compare(
+        recorded, replayed, dataclasses.replace(TIGHT, k_jump_share=0.5), with_tokens=False
+    ).is_equal
 
 
 def test_nan_is_a_difference() -> None:
