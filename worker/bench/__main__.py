@@ -1,0 +1,56 @@
+"""``python -m worker.bench decode``: measure this worker against what its users would run instead."""
+
+from __future__ import annotations
+
+import os
+
+# Before torch is imported: spinning threads on a busy machine are many times slower than one that sleeps.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from worker.models import BUNDLED_MODEL, ModelNotFoundError, resolve_model
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def main() -> None:
+    """Benchmarks by CPU time, interleaved with the rival in one process."""
+
+
+@app.command()
+def decode(
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    batches: Annotated[str, typer.Option(help="Batch sizes, comma-separated.")] = "1,8,32",
+    steps: Annotated[int, typer.Option(min=3, help="Measured steps for each batch size.")] = 40,
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of every prompt.")] = 200,
+    threads: Annotated[int, typer.Option(min=1)] = 1,
+    dtype: Annotated[str, typer.Option(help="auto, bf16 or fp32; the rival uses the same.")] = "auto",
+    model: Annotated[str, typer.Option(help="A folder, or a Hugging Face id in the cache.")] = BUNDLED_MODEL,
+) -> None:
+    """Compare our decoding step with transformers' generate, and price the trace and the controls."""
+    from worker.bench.decode import DecodeBench, run_decode
+
+    try:
+        sizes = tuple(int(size) for size in batches.split(","))
+    except ValueError as error:
+        raise typer.BadParameter("give whole numbers, such as 1,8,32", param_hint="--batches") from error
+    if min(sizes) < 1:
+        raise typer.BadParameter("a batch has at least one request", param_hint="--batches")
+    if dtype not in ("auto", "bf16", "fp32"):
+        raise typer.BadParameter("give auto, bf16 or fp32", param_hint="--dtype")
+    try:
+        folder = resolve_model(model)
+    except ModelNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="--model") from error
+    run_decode(DecodeBench(folder, sizes, steps, prompt_tokens, threads, dtype), json)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    app()
