@@ -30,7 +30,7 @@ TRACED_STEPS = 64
 TEXT = (
     "The harbour master wrote down every ship that came in that autumn, its captain, its cargo and the "
     "state of its sails. When the storm broke the old lamp on the pier, the engineer asked for stone from "
-    "the quarry in the north and for forty men. Nobody believed that the bridge would be ready before the ice. "
+    "the quarry in the north and for forty men. Nobody believed that the bridge would be ready before ice. "
 )
 
 
