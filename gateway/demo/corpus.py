@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-QUESTION = "What powers the ship that makes the night crossing to Skerrin?"
+QUESTION = "How is the ship on the night crossing to Skerrin powered?"
 ANSWER_WORDS = ("hydrogen", "fuel cell")
 """What a right answer contains."""
 

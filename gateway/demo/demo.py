@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gateway.demo.client import TIMEOUT, Answer, ask
-from gateway.demo.corpus import DOCUMENTS, QUESTION
+from gateway.demo.corpus import DOCUMENTS, QUESTION, Chunk
 from gateway.demo.page import print_documents, print_lanes, print_turn
 from gateway.errors import DemoError
 from gateway.flow.record import turn_key
@@ -30,7 +30,6 @@ from gateway.trace.table import print_steps
 
 TASK = "rag_qa"
 MAX_TOKENS = 48
-TEMPERATURE = 0.3
 SEED = 7
 RECORD_TIMEOUT_S = 10.0
 
@@ -61,6 +60,9 @@ async def _demo() -> int:
 
 async def _show(console: Console, stack: Stack, client: httpx.AsyncClient, redis: Redis) -> int:
     model = await _model(client)
+    # Neither lane shall pay for what is done once: first allocations, threads, connections.
+    await _ask_quietly(client, _body(model) | {"documents": _documents(DOCUMENTS[:2]), "max_tokens": 2})
+    console.print("one small request sent, to warm everything up")
     console.rule("2  A question and its documents")
     console.print(Text(f"{QUESTION}\n({len(DOCUMENTS)} chunks, as a retriever found them)\n"))
     treatment = await _ask(console, client, model, "treatment")
@@ -70,7 +72,7 @@ async def _show(console: Console, stack: Stack, client: httpx.AsyncClient, redis
     print_steps(console, trace.steps, treatment.tokens)
 
     console.rule("5  The same question in the control lane, unpruned")
-    control = await _ask_quietly(client, model, "control")
+    control = _checked(await _ask_quietly(client, _body(model), "control"), "control")
     print_lanes(console, (treatment, control))
 
     console.rule("6  The first turn, replayed from its trace")
@@ -99,26 +101,26 @@ async def _ask(console: Console, client: httpx.AsyncClient, model: str, lane: st
     return _checked(answer, lane)
 
 
-async def _ask_quietly(client: httpx.AsyncClient, model: str, lane: str) -> Answer:
-    answer = await ask(
-        client, _body(model), {"X-Gravity-Lane": lane}, lambda gravity: None, lambda text: None
-    )
-    return _checked(answer, lane)
+async def _ask_quietly(client: httpx.AsyncClient, body: Mapping[str, Any], lane: str = "treatment") -> Answer:
+    return await ask(client, body, {"X-Gravity-Lane": lane}, lambda gravity: None, lambda text: None)
 
 
 def _body(model: str) -> dict[str, Any]:
     return {
         "model": model,
         "messages": [{"role": "user", "content": QUESTION}],
-        "documents": [{"id": chunk.id, "title": chunk.title, "text": chunk.text} for chunk in DOCUMENTS],
+        "documents": _documents(DOCUMENTS),
         "task": TASK,
         "max_tokens": MAX_TOKENS,
-        "temperature": TEMPERATURE,
         "seed": SEED,
         "stream": True,
         "stream_options": {"include_usage": True},
         "logprobs": True,
     }
+
+
+def _documents(chunks: Sequence[Chunk]) -> list[dict[str, str]]:
+    return [{"id": chunk.id, "title": chunk.title, "text": chunk.text} for chunk in chunks]
 
 
 def _checked(answer: Answer, lane: str) -> Answer:

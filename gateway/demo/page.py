@@ -21,16 +21,19 @@ def print_documents(console: Console, gravity: Mapping[str, Any]) -> None:
     )
     for document in gravity["documents"]:
         verdict = Text("keep", style="bold green") if document["kept"] else Text("drop", style="dim")
-        why = document["reason"].replace("_", " ")
-        if document["detail"]:
-            why += f": {document['detail']}"
-        table.add_row(
-            verdict, Text(document["id"]), f"{document['score']:.2f}", str(document["tokens"]), Text(why)
-        )
+        score, tokens = f"{document['score']:.2f}", str(document["tokens"])
+        table.add_row(verdict, Text(document["id"]), score, tokens, Text(_why(document)))
     console.print(table)
     before, after = gravity["tokens_before"], gravity["tokens_after"]
     share = 1 - after / before if before else 0.0
     console.print(f"\ntokens of the documents: {before} before, {after} after ({share:.0%} less)")
+
+
+def _why(document: Mapping[str, Any]) -> str:
+    """The reason, and the sentence behind it for all but the many that are simply off the theme."""
+    reason = str(document["reason"])
+    is_plain = reason == "off_theme" or not document["detail"]
+    return reason.replace("_", " ") + ("" if is_plain else f": {document['detail']}")
 
 
 def print_turn(console: Console, gravity: Mapping[str, Any]) -> None:
