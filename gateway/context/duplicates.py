@@ -18,10 +18,10 @@ _GRAM = 3
 
 @dataclass(frozen=True, slots=True)
 class _Fingerprint:
+    title: str
     text: str
     written: tuple[str, ...]
     """The words as they are written."""
-    title: tuple[str, ...]
     grams: frozenset[Hashable]
 
 
@@ -46,7 +46,10 @@ def containment(copy: frozenset[Hashable], original: frozenset[Hashable]) -> flo
 
 def word_grams(text: str) -> frozenset[Hashable]:
     """Return the word 3-grams of ``text``; a shorter text is one gram as a whole."""
-    return _grams(tuple(words(text)))
+    found = tuple(words(text))
+    if len(found) < _GRAM:
+        return frozenset({found} if found else ())
+    return frozenset(zip(*(found[shift:] for shift in range(_GRAM)), strict=False))
 
 
 def contradicts(text: str, other: str) -> bool:
@@ -56,14 +59,7 @@ def contradicts(text: str, other: str) -> bool:
 
 def _fingerprint(document: Document) -> _Fingerprint:
     written = tuple(cased_words(document.text))
-    lowered = tuple(" ".join(written).lower().split())
-    return _Fingerprint(document.text, written, tuple(cased_words(document.title)), _grams(lowered))
-
-
-def _grams(lowered: tuple[str, ...]) -> frozenset[Hashable]:
-    if len(lowered) < _GRAM:
-        return frozenset({lowered} if lowered else ())
-    return frozenset(zip(*(lowered[shift:] for shift in range(_GRAM)), strict=False))
+    return _Fingerprint(document.title, document.text, written, word_grams(document.text))
 
 
 def _repeats(candidate: _Fingerprint, original: _Fingerprint) -> bool:
@@ -74,7 +70,7 @@ def _repeats(candidate: _Fingerprint, original: _Fingerprint) -> bool:
     return (
         is_alike
         and not _has_conflict(candidate.written, original.written)
-        and not _has_conflict(candidate.title, original.title)
+        and not contradicts(candidate.title, original.title)
     )
 
 
