@@ -208,7 +208,7 @@ def test_redis_killed_in_the_middle_loses_nothing_that_comes_after(
 def test_redis_that_hangs_delays_nobody_and_gets_every_step_once(
     valkey: RunningProcess, options: TraceOptions, start_writer: StartWriter, wait_until: WaitUntil
 ) -> None:
-    writer = start_writer(valkey.url, options)
+    writer = start_writer(valkey.url, options, timeout_s=3.0)
     feed(writer, "hang", range(32), end=None)
     wait_until(lambda: writer.counters().written == 32)
     valkey.signal(signal.SIGSTOP)
@@ -220,7 +220,7 @@ def test_redis_that_hangs_delays_nobody_and_gets_every_step_once(
         slowest_s = max(slowest_s, time.perf_counter() - before_s)
     trace.end("stop")
     wait_until(lambda: writer.counters().spilled == 2000)
-    assert slowest_s < 0.25, "a step waited for redis"
+    assert slowest_s < 1.0, "a step waited for redis"
     valkey.signal(signal.SIGCONT)
     wait_until(lambda: writer.counters().written == 2032)
     # The first batch lay in the socket of the stopped server and was sent again: it is there once.
