@@ -82,7 +82,9 @@ def parse_controls(arguments: dict[str, Any] | None) -> DecodeControls:
     try:
         return DecodeControls.model_validate_json(text, strict=True)
     except ValidationError as error:
-        raise RequestError(f"vllm_xargs.{XARGS_KEY}: {_description(error)}", param="vllm_xargs") from None
+        first = _errors(error)[0]
+        path = ".".join(str(part)[:_MAX_LOGGED_NAME] for part in (XARGS_KEY, *first["loc"]))
+        raise RequestError(f"vllm_xargs.{path}: {first['msg']}", param="vllm_xargs") from None
 
 
 def _refuse_nan(raw: bytes) -> None:
@@ -102,16 +104,12 @@ def _translated(error: ValidationError) -> RequestError:
 def _description(error: ValidationError) -> str:
     """Say what is wrong with the first bad field. A union says what each of its forms would need."""
     errors = _errors(error)
-    path = _path(errors[0]["loc"])
     messages = dict.fromkeys(each["msg"] for each in errors[:4] if each["loc"][:1] == errors[0]["loc"][:1])
-    text = " or: ".join(messages)
-    return f"{path}: {text}" if path else text
+    return f"{_path(errors[0]['loc'])}: {' or: '.join(messages)}"
 
 
 def _path(location: Sequence[int | str]) -> str:
-    """Show the field and the positions inside it; never a key that the client made up."""
-    if not location:
-        return ""
+    """Show the field and the positions inside it, without the names that pydantic gives a union's forms."""
     return str(location[0]) + "".join(f"[{part}]" for part in location[1:] if isinstance(part, int))
 
 

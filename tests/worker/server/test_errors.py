@@ -140,6 +140,13 @@ def test_a_bad_field_is_a_400_that_names_it(
     assert len(error["message"]) < 1000
 
 
+def test_a_bad_control_is_told_by_its_path(client: httpx.Client, model_name: str) -> None:
+    controls = '{"gravity": {"stages": [{"from_step": 1, "factor": 99}]}}'
+    request = {"model": model_name, "prompt": "Hi", "vllm_xargs": {"gravity": controls}}
+    message = error_of(client.post(TEXT, json=request))["message"]
+    assert message.startswith("vllm_xargs.gravity.gravity.stages.0.factor: ")
+
+
 def test_nan_as_a_word_is_only_a_word(client: httpx.Client, model_name: str) -> None:
     request = {"model": model_name, "prompt": "NaN and Infinity are no", "max_tokens": 1}
     assert client.post(TEXT, json=request).status_code == 200
