@@ -44,6 +44,16 @@ EVERYTHING = DecodeControls(
     temperature=TemperatureControls(mode="feedback", target_nats=1.5),
     bucket=2,
 )
+DRIFTING = DecodeControls(
+    gravity=GravityControls(
+        strength=3.0,
+        keywords=("target", "search", "lamp", "restaurant"),
+        boost_weight=1.0,
+        plausible=0.0,
+        vector=ThemeVector(text="The lighthouse keeper lit the lamp.", weight=3.0, threshold=0.1),
+        drift=DriftFeedback(gain=1.0, window=8, max_strength=20.0),
+    )
+)
 REQUESTS: list[dict[str, Any]] = [
     {},
     {"temperature": 0.0},
@@ -86,10 +96,15 @@ def test_a_row_does_not_depend_on_its_batch(
         assert [without_batch(d) for d in decisions] == [without_batch(d) for d in alone]
 
 
+@pytest.mark.parametrize("controls", [EVERYTHING, DRIFTING], ids=["everything", "drifting"])
 def test_a_copy_rolls_forward_on_its_own(
-    decider: Decider, make_request: MakeRequest, recorded_logits: Logits, decide_alone: DecideAlone
+    decider: Decider,
+    make_request: MakeRequest,
+    recorded_logits: Logits,
+    decide_alone: DecideAlone,
+    controls: DecodeControls,
 ) -> None:
-    request = make_request(seed=3, controls=EVERYTHING, repetition_penalty=1.1)
+    request = make_request(seed=3, controls=controls, repetition_penalty=1.1)
     state = decider.open(request)
 
     def decide(at: DecodeState, index: int) -> Any:
@@ -163,6 +178,27 @@ def test_logprobs_are_the_models_own(
         values, ids = row.topk(20)
         assert [id_ for id_, _ in decision.top_logprobs] == ids.tolist()
         assert [value for _, value in decision.top_logprobs] == pytest.approx(values.tolist(), abs=1e-4)
+
+
+def test_the_entropy_of_the_draw_is_that_of_the_penalised_logits(
+    make_request: MakeRequest, recorded_logits: Logits, decide_alone: DecideAlone
+) -> None:
+    best = [int(id_) for id_ in recorded_logits[:8].argmax(axis=1)]
+    request = make_request(
+        repetition_penalty=1.4,
+        presence_penalty=0.5,
+        logit_bias={best[0]: -3.0},
+        fields={"prompt_ids": tuple(best[:4]), "forced_ids": tuple(best)},
+    )
+    for step, decision in enumerate(decide_alone(recorded_logits[:8], request)):
+        z = recorded_logits[step].astype(np.float64)
+        seen = list({*best[:4], *best[:step]})
+        z[seen] = np.where(z[seen] > 0, z[seen] / 1.4, z[seen] * 1.4)
+        z[list(set(best[:step]))] -= 0.5
+        z[best[0]] -= 3.0
+        log_p = z - z.max() - np.log(np.exp(z - z.max()).sum())
+        entropy = -(np.exp(log_p) * log_p).sum()
+        assert decision.record.entropy_after_nats == pytest.approx(entropy, abs=1e-4)
 
 
 def test_the_record_says_what_was_in_force(

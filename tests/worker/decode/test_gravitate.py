@@ -67,6 +67,16 @@ def test_the_next_piece_is_boosted_only_right_after_the_first(bias_of: Any, voca
     assert bias_of(controls, [rest, aur, ant]).of(ant) == 0.0
 
 
+def test_a_keyword_does_not_suffer_for_being_the_beginning_of_a_penalised_word(
+    bias_of: Any, vocabulary: Vocabulary
+) -> None:
+    rest, aur, _ = vocabulary.encode("restaurant")
+    both = pull(keywords=("rest",), penalize=("restaurant",))
+    assert bias_of(both).of(rest) == pytest.approx(0.4)
+    assert bias_of(both, [rest]).of(aur) == pytest.approx(-2.0)
+    assert bias_of(pull(penalize=("restaurant",))).of(rest) == pytest.approx(-2.0)
+
+
 def test_a_mask_forbids_whole_words_and_the_end_of_longer_ones(bias_of: Any, vocabulary: Vocabulary) -> None:
     rest, aur, ant = vocabulary.encode("restaurant")
     controls = pull(penalize=("restaurant",), mode="mask", plausible=0.05)

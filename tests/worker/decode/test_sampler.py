@@ -131,6 +131,12 @@ def test_cold_ties_are_still_drawn_evenly() -> None:
     assert [draw(row, Limits(1e-6, 4), u).token_id for u in (0.1, 0.49, 0.51, 0.9)] == [1, 1, 2, 2]
 
 
+def test_a_nucleus_is_full_when_it_holds_its_mass_exactly() -> None:
+    row = loaded(np.zeros(4, np.float32))
+    assert {draw(row, Limits(1.0, 4, top_p=0.5), u).token_id for u in GRID} == {0, 1}
+    assert {draw(row, Limits(1.0, 3, top_p=0.5), u).token_id for u in GRID} == {0, 1}
+
+
 def test_greedy_takes_the_lowest_id_of_the_largest() -> None:
     row = loaded(np.array([1.0, 3.0, 3.0, 2.0], np.float32))
     assert draw(row, Limits(0.0, 4), 0.9) == Draw(1, 4, 0.0)
