@@ -105,7 +105,7 @@ def example(
     name: Annotated[ExampleName, typer.Argument()],
     worker: Annotated[str | None, typer.Option(help="URL; with --redis, nothing is started.")] = None,
     redis: Annotated[str | None, typer.Option(help="URL of the Redis that this worker writes to.")] = None,
-    seed: int = 1,
+    seed: int = 2,
 ) -> None:
     """Run an experiment on a real worker: entropy-driven k, or gravity by keywords."""
     from gateway.examples.command import ExampleOptions, run_example

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.errors import ConfigError
-from gateway.stack.environment import config_folder
+from gateway.stack.environment import config_folder, described
 from gateway.store.snapshot import Snapshot
 from gateway.store.watch import ConfigStore
 
@@ -23,8 +23,7 @@ def run_validate(folder: Path | None) -> int:
     try:
         snapshot = ConfigStore.open(folder).snapshot
     except ConfigError as error:
-        place = ":".join(str(part) for part in (error.file, error.line) if part)
-        console.print(Text(f"invalid: {place + ': ' if place else ''}{error.message}"), soft_wrap=True)
+        console.print(Text(f"invalid: {described(error)}"), soft_wrap=True)
         return INVALID
     print_snapshot(console, folder, snapshot)
     return VALID

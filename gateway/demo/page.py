@@ -72,6 +72,7 @@ def print_lanes(console: Console, answers: Sequence[Answer]) -> None:
     console.print(table)
     for lane, answer in zip(lanes, answers, strict=True):
         console.print(Text(f"\n{lane}: {answer.text.strip()}"))
+    console.print()
 
 
 def _table(*columns: tuple[str, str]) -> Table:

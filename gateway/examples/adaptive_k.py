@@ -6,7 +6,7 @@ entropy high and k moving; a prompt for JSON keeps it low and k near k_min.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -28,20 +28,19 @@ PROMPTS: Mapping[str, str] = {
         '{"city":'
     ),
 }
-SEED = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Means over the steps of one answer."""
+    """Means over the steps of some answers."""
 
     mean_entropy_nats: float
     mean_normalised_entropy: float
     mean_k: float
 
     @classmethod
-    def of(cls, completion: Completion) -> Profile:
-        steps = completion.steps
+    def of(cls, answers: Sequence[Completion]) -> Profile:
+        steps = [step for answer in answers for step in answer.steps]
         return cls(
             fmean(step.entropy_nats for step in steps),
             fmean(step.normalised_entropy for step in steps),
@@ -49,23 +48,20 @@ class Profile:
         )
 
 
-async def run(laboratory: Laboratory, *, max_tokens: int = 40, seed: int = SEED) -> Mapping[str, Completion]:
-    """Return the answer to each prompt, by the prompt's name."""
-    sampling = Sampling(max_tokens=max_tokens, seed=seed)
-    return {
-        name: (await laboratory.complete(prompt, sampling, CONTROLS))[0] for name, prompt in PROMPTS.items()
-    }
+async def run(laboratory: Laboratory, sampling: Sampling) -> Mapping[str, tuple[Completion, ...]]:
+    """Return the answers to each prompt, by the prompt's name."""
+    return {name: await laboratory.complete(prompt, sampling, CONTROLS) for name, prompt in PROMPTS.items()}
 
 
-def show(console: Console, completions: Mapping[str, Completion]) -> None:
-    """Print step, H, G and k of each answer, and the means."""
-    for name, completion in completions.items():
+def show(console: Console, completions: Mapping[str, tuple[Completion, ...]]) -> None:
+    """Print step, H, G and k of the first answer to each prompt, and the means over all of them."""
+    for name, answers in completions.items():
         console.rule(f"{name} prompt")
         console.print(PROMPTS[name], style="bold", markup=False, end="")
-        console.print(completion.text, markup=False)
+        console.print(answers[0].text, markup=False)
         console.print()
-        print_steps(console, completion.steps, completion.tokens)
-        profile = Profile.of(completion)
+        print_steps(console, answers[0].steps, answers[0].tokens)
+        profile = Profile.of(answers)
         console.print(
             f"\nmean H {profile.mean_entropy_nats:.2f} nats, mean s {profile.mean_normalised_entropy:.3f}, "
             f"mean k {profile.mean_k:.1f}\n"

@@ -9,7 +9,7 @@ from typing import Literal
 from rich.console import Console
 
 from gateway.examples import adaptive_k, keyword_gravity
-from gateway.examples.laboratory import laboratory
+from gateway.examples.laboratory import Sampling, laboratory
 from gateway.stack.signals import until_signal
 
 
@@ -33,6 +33,7 @@ async def _run(options: ExampleOptions) -> None:
     console = Console(highlight=False)
     async with laboratory(options.worker_url, options.redis_url) as running:
         if options.name == "adaptive-k":
-            adaptive_k.show(console, await adaptive_k.run(running, seed=options.seed))
+            adaptive_k.show(console, await adaptive_k.run(running, Sampling(options.seed, 40)))
         else:
-            keyword_gravity.show(console, await keyword_gravity.run(running, seed=options.seed))
+            sampling = Sampling(options.seed, 64, num_choices=16, top_p=0.95)
+            keyword_gravity.show(console, await keyword_gravity.run(running, sampling))

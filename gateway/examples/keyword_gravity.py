@@ -80,11 +80,8 @@ def controls(strength: float) -> DecodeControls:
     )
 
 
-async def run(
-    laboratory: Laboratory, *, num_answers: int = 16, max_tokens: int = 64, seed: int = 1
-) -> Mapping[float, tuple[Completion, ...]]:
+async def run(laboratory: Laboratory, sampling: Sampling) -> Mapping[float, tuple[Completion, ...]]:
     """Return the answers at each strength. All strengths draw with the same random numbers."""
-    sampling = Sampling(max_tokens, temperature=0.8, top_p=0.95, seed=seed, num_choices=num_answers)
     return {
         strength: await laboratory.complete(PROMPT, sampling, controls(strength)) for strength in STRENGTHS
     }

@@ -24,11 +24,11 @@ TIMEOUT = httpx.Timeout(5.0, read=300.0)
 class Sampling:
     """How the answers are drawn. ``num_choices`` answers come from one seed and differ."""
 
-    max_tokens: int = 40
-    temperature: float = 0.8
-    top_p: float = 1.0
-    seed: int = 1
+    seed: int
+    max_tokens: int
     num_choices: int = 1
+    top_p: float = 1.0
+    temperature: float = 0.8
 
 
 @dataclass(frozen=True, slots=True)

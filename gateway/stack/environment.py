@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 
 import gateway
+from gateway.errors import ConfigError, StackError
 from gateway.settings import GatewaySettings
 from gateway.stack.ports import VALKEY_PORT, valkey_url
+from gateway.store.watch import ConfigStore
 
 
 def configured_redis_url() -> str | None:
@@ -24,8 +26,16 @@ def redis_to_read() -> str:
 
 
 def child_environment(config: Path | None = None, model: str | None = None) -> dict[str, str]:
-    """Return the settings that worker and gateway get beside ports and URLs."""
-    environment = {"NG_CONFIG_DIR": str(config or config_folder())}
+    """Return the settings that worker and gateway get beside ports and URLs.
+
+    Raises StackError where the configuration is broken, before any process is started with it.
+    """
+    folder = config or config_folder()
+    try:
+        ConfigStore.open(folder)
+    except ConfigError as error:
+        raise StackError(f"the configuration in {folder} is invalid: {described(error)}") from error
+    environment = {"NG_CONFIG_DIR": str(folder)}
     if model is not None:
         environment["NG_WORKER_MODEL"] = model
     return environment
@@ -39,3 +49,9 @@ def config_folder() -> Path:
     if here.is_dir():
         return here.resolve()
     return Path(gateway.__file__).resolve().parent.parent / "configs"
+
+
+def described(error: ConfigError) -> str:
+    """File, line and message, as far as they are known."""
+    place = ":".join(str(part) for part in (error.file, error.line) if part)
+    return f"{place}: {error.message}" if place else error.message
