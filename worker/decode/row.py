@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.thermo.entropy import FloatRow, Moments, Scratch, check_peak
+from worker.thermo.entropy import IMPOSSIBLE_LOGIT, FloatRow, Moments, Scratch, check_peak
 
 Ids = NDArray[np.intp]
 LogitRow = NDArray[np.float32] | NDArray[np.uint16]
@@ -55,8 +55,10 @@ class Row:
         self._observed.clear()
         self._edits.clear()
         check_peak(self._peak)
-        is_finite = self.logits.min() > -np.inf
-        self._finite = self.logits if is_finite else self.logits[self.logits > -np.inf]
+        self._finite = self.logits
+        if self.logits.min() <= IMPOSSIBLE_LOGIT:
+            self.logits[self.logits <= IMPOSSIBLE_LOGIT] = -np.inf
+            self._finite = self.logits[self.logits > -np.inf]
 
     @property
     def peak(self) -> float:

@@ -1,4 +1,4 @@
-"""Entropy of a row of logits: exact in one pass, or bounded from the head that a foreign server shows.
+"""Entropy of a row of logits, exact and in one pass.
 
 All entropies are in nats. Rows are float32, sums are combined in double precision.
 """
@@ -6,7 +6,6 @@ All entropies are in nats. Rows are float32, sums are combined in double precisi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,9 @@ from numpy.typing import NDArray
 
 FloatRow = NDArray[np.float32]
 DoubleRow = NDArray[np.float64]
+
+IMPOSSIBLE_LOGIT = -1e30
+"""A logit at or below this counts as minus infinity: masks are also written as the smallest float."""
 
 # Below this share of the old mass a subtraction has lost too many digits.
 _TRUSTED_SHARE = 0.5
@@ -148,18 +150,18 @@ def observe(logits: FloatRow, temperature: float = 1.0, scratch: Scratch | None 
     """
     peak = float(logits.max()) if len(logits) else -math.inf
     check_peak(peak)
-    finite = logits if logits.min() > -np.inf else logits[logits > -np.inf]
+    finite = logits if logits.min() > IMPOSSIBLE_LOGIT else logits[logits > IMPOSSIBLE_LOGIT]
     return (scratch or Scratch(len(logits))).moments(finite, peak, temperature)
 
 
 def check_peak(peak: float) -> None:
-    """Raise InvalidRowError unless ``peak``, the maximum of a row, is finite; a NaN makes the maximum NaN."""
+    """Raise InvalidRowError unless ``peak``, a row's maximum, is possible. A NaN makes the maximum NaN."""
     if math.isnan(peak):
         raise InvalidRowError("the model's logits contain a NaN")
-    if math.isinf(peak):
-        raise InvalidRowError(
-            "the model's logits contain an infinity" if peak > 0 else "no token of the vocabulary is possible"
-        )
+    if peak == math.inf:
+        raise InvalidRowError("the model's logits contain an infinity")
+    if peak <= IMPOSSIBLE_LOGIT:
+        raise InvalidRowError("no token of the vocabulary is possible")
 
 
 def normalise_entropy(entropy_nats: float, num_finite: int) -> float:
@@ -170,40 +172,3 @@ def normalise_entropy(entropy_nats: float, num_finite: int) -> float:
 def quantise_entropy(entropy_nats: float) -> float:
     """Round to 1e-4 nat, so that a threshold does not hang on the last bits of a matrix product."""
     return round(entropy_nats * 1e4) / 1e4
-
-
-@dataclass(frozen=True, slots=True)
-class EntropyBounds:
-    """What the k most probable tokens say about the entropy of the whole distribution, in nats."""
-
-    lower_nats: float
-    upper_nats: float
-
-    @property
-    def middle_nats(self) -> float:
-        return (self.lower_nats + self.upper_nats) / 2
-
-    @property
-    def half_width_nats(self) -> float:
-        return (self.upper_nats - self.lower_nats) / 2
-
-
-def bound_entropy(top_logprobs: Sequence[float], vocabulary_size: int) -> EntropyBounds:
-    """Bound the entropy from the log-probabilities of the most probable tokens, in any order.
-
-    With R the mass of the n = V - k tokens that are not shown, none of which is above p_k: R is spread over
-    at least R / p_k tokens and at most n, hence H_k + R max(-ln p_k, -ln R) <= H <= H_k + R ln n - R ln R.
-    Raises ValueError for an empty list or one longer than the vocabulary.
-    """
-    if not 0 < len(top_logprobs) <= vocabulary_size:
-        raise ValueError(f"{len(top_logprobs)} log-probabilities for a vocabulary of {vocabulary_size}")
-    shown = [value for value in top_logprobs if value > -math.inf]
-    head = -sum(math.exp(value) * value for value in shown)
-    rest = max(0.0, 1.0 - sum(math.exp(value) for value in shown))
-    num_hidden = vocabulary_size - len(top_logprobs)
-    if rest == 0.0 or num_hidden == 0 or len(shown) < len(top_logprobs):
-        return EntropyBounds(head, head)
-    surprise = -math.log(rest)
-    lower = head + rest * max(-min(shown), surprise)
-    upper = head + rest * (math.log(num_hidden) + surprise)
-    return EntropyBounds(min(lower, upper), upper)

@@ -108,3 +108,12 @@ def test_a_poisoned_row_is_refused_and_the_next_one_is_not(poison: float) -> Non
         row.load(bad)
     row.load(good)
     assert row.argmax() == 129
+
+
+def test_a_mask_by_the_smallest_float_is_never_drawn_and_never_counted() -> None:
+    logits = np.full(500, np.finfo(np.float32).min, np.float32)
+    logits[[3, 40]] = [1.0, 0.0]
+    row = loaded(logits)
+    assert row.largest(10).tolist() == [3, 40]
+    assert row.num_possible == 2
+    assert row.observe(1e-3).entropy_nats == pytest.approx(0.0, abs=1e-6)

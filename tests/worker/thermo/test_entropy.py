@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from worker.thermo.entropy import (
     InvalidRowError,
     Moments,
-    bound_entropy,
     normalise_entropy,
     observe,
     quantise_entropy,
@@ -78,6 +77,17 @@ def test_minus_infinity_is_dropped_and_shrinks_the_vocabulary() -> None:
     assert seen.normalised_entropy == pytest.approx(1.0)
 
 
+def test_a_mask_by_the_smallest_float_counts_as_minus_infinity() -> None:
+    row = np.full(1000, np.finfo(np.float32).min, np.float32)
+    row[:4] = 2.0
+    for temperature in (1e-6, 0.5, 1.0):
+        seen = observe(row, temperature)
+        assert seen.entropy_nats == pytest.approx(math.log(4))
+        assert seen.num_finite == 4
+    with pytest.raises(InvalidRowError, match="no token"):
+        observe(row[4:])
+
+
 def test_a_single_possible_token_is_certain() -> None:
     row = np.full(10, -np.inf, np.float32)
     row[4] = -3.0
@@ -134,41 +144,6 @@ def test_quantising_rounds_to_a_ten_thousandth_of_a_nat() -> None:
     assert quantise_entropy(2.00004) == 2.0
     assert quantise_entropy(2.00006) == pytest.approx(2.0001)
     assert normalise_entropy(1.0, 1) == 0.0
-
-
-@pytest.mark.parametrize("shown", [1, 5, 20])
-def test_bounds_from_the_head_hold_the_exact_entropy(recorded_logits: Rows, shown: int) -> None:
-    middles, dropped = [], []
-    for row in recorded_logits:
-        p = np.sort(probabilities(row))[::-1]
-        bounds = bound_entropy(np.log(p[:shown]).tolist(), len(p))
-        assert bounds.lower_nats <= entropy(p) + 1e-9
-        assert bounds.upper_nats >= entropy(p) - 1e-9
-        assert bounds.half_width_nats == pytest.approx((bounds.upper_nats - bounds.lower_nats) / 2)
-        middles.append(bounds.middle_nats - entropy(p))
-        dropped.append(entropy(p[:shown]) - entropy(p))
-    assert abs(np.mean(middles)) < abs(np.mean(dropped))
-
-
-def test_bounds_by_hand() -> None:
-    # p = (1/2, 1/4) shown of V = 4: R = 1/4 on one or two tokens.
-    bounds = bound_entropy([math.log(0.5), math.log(0.25)], 4)
-    head = 0.5 * math.log(2) + 0.25 * math.log(4)
-    assert bounds.lower_nats == pytest.approx(head + 0.25 * math.log(4))
-    assert bounds.upper_nats == pytest.approx(head + 0.25 * math.log(2) + 0.25 * math.log(4))
-
-
-def test_bounds_are_exact_when_the_whole_vocabulary_is_shown() -> None:
-    p = np.array([0.7, 0.2, 0.1])
-    bounds = bound_entropy(np.log(p).tolist(), 3)
-    assert bounds.lower_nats == bounds.upper_nats == pytest.approx(entropy(p))
-    assert bound_entropy([0.0], 50_000).middle_nats == 0.0
-
-
-@pytest.mark.parametrize("logprobs", [[], [-1.0, -2.0, -3.0]])
-def test_bounds_refuse_an_impossible_head(logprobs: list[float]) -> None:
-    with pytest.raises(ValueError, match="vocabulary"):
-        bound_entropy(logprobs, 2)
 
 
 def test_moments_are_values() -> None:
