@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -138,6 +139,9 @@ def _become(module: str, *arguments: str) -> None:
 
 def main() -> None:
     """Entry point. Status 2: the command could not run, and stderr says why."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # charts need more than ASCII, and shall not fail on it
     try:
         app()
     except CommandError as error:

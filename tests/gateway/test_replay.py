@@ -248,3 +248,11 @@ def test_trace_show_prints_the_steps(turn: str, start_command: Any, served: Any)
         assert f"#{step.token_id}" in running.output
         assert f"{step.entropy_nats:.3f}" in running.output
     assert "k  candidates kept" in running.output
+
+
+def test_charts_do_not_fail_where_the_output_is_ascii(turn: str, start_command: Any, served: Any) -> None:
+    ascii_only = {"COLUMNS": "80", "PYTHONIOENCODING": "ascii"}
+    running = start_command(["trace", "show", turn, "--redis", served.redis_url], ascii_only)
+    assert running.process.wait(30) == 0, running.output
+    assert running.output.isascii()
+    assert "k  candidates kept" in running.output
