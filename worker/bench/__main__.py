@@ -10,7 +10,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -31,7 +31,7 @@ def decode(
     steps: Annotated[int, typer.Option(min=3, help="Measured steps for each batch size.")] = 40,
     prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of every prompt.")] = 200,
     threads: Annotated[int, typer.Option(min=1)] = 1,
-    dtype: Annotated[str, typer.Option(help="auto, bf16 or fp32; the rival uses the same.")] = "auto",
+    dtype: Annotated[Literal["auto", "bf16", "fp32"], typer.Option(help="The rival uses the same.")] = "auto",
     model: Annotated[str, typer.Option(help="A folder, or a Hugging Face id in the cache.")] = BUNDLED_MODEL,
 ) -> None:
     """Compare our decoding step with transformers' generate, and price the trace and the controls."""
@@ -43,13 +43,11 @@ def decode(
         raise typer.BadParameter("give whole numbers, such as 1,8,32", param_hint="--batches") from error
     if min(sizes) < 1:
         raise typer.BadParameter("a batch has at least one request", param_hint="--batches")
-    if dtype not in ("auto", "bf16", "fp32"):
-        raise typer.BadParameter("give auto, bf16 or fp32", param_hint="--dtype")
     try:
         folder = resolve_model(model)
     except ModelNotFoundError as error:
         raise typer.BadParameter(str(error), param_hint="--model") from error
-    run_decode(DecodeBench(folder, sizes, steps, prompt_tokens, threads, dtype), json)  # type: ignore[arg-type]
+    run_decode(DecodeBench(folder, sizes, steps, prompt_tokens, threads, dtype), json)
 
 
 if __name__ == "__main__":
