@@ -32,12 +32,20 @@ class Segment:
 
     rows: slice
     slots: slice
-    num_sequences: int
     kv_length: int
     mask: Tensor | None
     """Added to the scores, [sequences, 1, queries, kv_length]; None where nothing is to be masked."""
+    is_chunk: bool
     is_causal: bool
     """A chunk that begins its sequence: the plain triangle, for which kernels need no mask."""
+
+    def as_sequences(self, rows: Tensor) -> Tensor:
+        """View [rows, heads, head_dim] as [sequences, heads, queries, head_dim]."""
+        return rows.transpose(0, 1).unsqueeze(0) if self.is_chunk else rows.unsqueeze(2)
+
+    def as_rows(self, sequences: Tensor) -> Tensor:
+        """Turn [sequences, heads, queries, head_dim] back into [rows, heads * head_dim]."""
+        return sequences.squeeze(0).transpose(0, 1).flatten(1) if self.is_chunk else sequences.flatten(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +98,9 @@ def _segments(pieces: Sequence[Piece], dtype: torch.dtype, device: torch.device)
             Segment(
                 rows=slice(row, row + num_rows),
                 slots=slice(group[0].slot, group[-1].slot + 1),
-                num_sequences=len(group),
                 kv_length=max(piece.end for piece in group),
                 mask=None if mask is None else mask.to(device),
+                is_chunk=num_rows > len(group),
                 is_causal=num_rows > len(group) and group[0].start == 0,
             )
         )

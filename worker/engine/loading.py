@@ -14,11 +14,12 @@ from worker.decode.vocabulary import Vocabulary
 from worker.engine.architecture import Architecture, UnsupportedArchitectureError
 from worker.engine.checkpoint import Checkpoint
 from worker.engine.hf import TransformersModel
+from worker.engine.huge_pages import move_to_huge_pages
 from worker.engine.kv import KVStore
-from worker.engine.model import Decoder, LanguageModel, Precision
+from worker.engine.model import Decoder, Embeddings, LanguageModel, Precision
 from worker.engine.precision import Dtype, Processor, choose_dtype, choose_placements
 from worker.engine.rotary import Rotary
-from worker.engine.weights import Placement, head_name, load_weights
+from worker.engine.weights import EMBEDDING, DecoderWeights, PackedLinear, Placement, head_name, load_weights
 
 log = logging.getLogger(__name__)
 
@@ -90,14 +91,34 @@ def _load_decoder(settings: EngineSettings, architecture: Architecture, processo
             table = Rotary.table(architecture, max_context, placement.dtype, placement.device)
             return Precision(load_weights(checkpoint, architecture, placement), table)
 
-        narrow, wide = choose_placements(dtype, processor, architecture)
+        placement, wide_placement = choose_placements(dtype, processor, architecture)
+        narrow = load(placement)
+        _use_huge_pages(narrow.weights)
         return Decoder(
             architecture,
             KVStore(architecture, settings.max_batch, max_context, dtype, processor.device),
-            output_embedding=checkpoint.read(f"{head_name(checkpoint, architecture)}.weight").to(dtype),
-            narrow=load(narrow),
-            wide=None if wide is None else load(wide),
+            _embeddings(checkpoint, architecture, placement),
+            narrow,
+            None if wide_placement is None else load(wide_placement),
         )
+
+
+def _embeddings(checkpoint: Checkpoint, architecture: Architecture, placement: Placement) -> Embeddings:
+    name = f"{head_name(checkpoint, architecture)}.weight"
+    embedding = placement.place(checkpoint.read(EMBEDDING))
+    if name == EMBEDDING and embedding.device.type == "cpu":
+        return Embeddings(embedding, embedding)
+    return Embeddings(embedding, checkpoint.read(name).to(placement.rounded_to))
+
+
+_MAX_MOVED_BYTES = 512 << 20
+"""Moving costs 3 ms a MiB, so beyond this the start would be slower than the steps are worth."""
+
+
+def _use_huge_pages(weights: DecoderWeights) -> None:
+    packed = [linear.memory for linear in weights.projections() if isinstance(linear, PackedLinear)]
+    if sum(memory.num_bytes for memory in packed) <= _MAX_MOVED_BYTES:
+        log.debug("weights lie on %d huge pages", move_to_huge_pages(packed))
 
 
 def _eos_ids(folder: str, config: Any, tokenizer: Any) -> Iterable[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -59,6 +59,18 @@ class Precision:
     rotary: Rotary
 
 
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """[vocab, hidden] each, and the same tensor where the model ties them."""
+
+    input: Tensor
+    output: Tensor
+    """On the CPU, as the checkpoint has it: not folded, not packed."""
+
+
+CachedSegment: TypeAlias = tuple[Segment, tuple[Tensor, ...], tuple[Tensor, ...]]
+"""A segment with its keys and values by layer."""
+
 _WIDE_FROM_TOKENS = 16
 """Measured where bf16 and float32 cost the same; see ``precision.choose_placements`` for why."""
 
@@ -74,17 +86,20 @@ class Decoder:
         self,
         architecture: Architecture,
         store: KVStore,
-        output_embedding: Tensor,
+        embeddings: Embeddings,
         narrow: Precision,
         wide: Precision | None = None,
     ) -> None:
-        self.output_embedding: Tensor | None = output_embedding
+        self.output_embedding: Tensor | None = embeddings.output
         self.vocab_size = architecture.vocab_size
         self.num_slots = store.num_slots
         self.max_context = store.slot_tokens
         self.dtype = narrow.weights.dtype
         self._architecture = architecture
         self._store = store
+        self._embedding = embeddings.input
+        self._first_key = architecture.num_heads * architecture.head_dim
+        """Where keys begin in a fused row."""
         self._narrow = narrow
         self._wide = wide
 
@@ -98,19 +113,22 @@ class Decoder:
             (segment, *self._store.read(segment.slots, segment.kv_length)) for segment in layout.segments
         ]
 
-        residual = F.embedding(layout.token_ids, precision.weights.embedding).float()
+        is_mixed = precision.weights.dtype != self._store.dtype
+
+        residual = F.embedding(layout.token_ids, self._embedding).float()
+        normed = torch.empty_like(residual, dtype=precision.weights.dtype)
         for index, layer in enumerate(precision.weights.layers):
-            fused = layer.fused_qkv(residual)
-            queries, keys_values = self._split(fused, layer, rotary)
-            self._store.rows[index].index_copy_(0, written, keys_values.to(self._store.dtype))
-            parts = [self._attend(queries, keys[index], values[index], at) for at, keys, values in cached]
-            attended = parts[0] if len(parts) == 1 else torch.cat(parts)
-            residual.add_(layer.attention_output(attended.to(fused.dtype)))
-            residual.add_(layer.down(_gated(layer.gate_up(residual))))
+            fused = layer.fused_qkv(residual, normed)
+            self._rotate_(fused, layer, rotary)
+            stored = fused.to(self._store.dtype) if is_mixed else fused
+            self._store.rows[index].index_copy_(0, written, stored[:, self._first_key :])
+            attended = self._attend(stored, index, cached)
+            residual.add_(layer.attention_output(attended.to(fused.dtype) if is_mixed else attended))
+            residual.add_(layer.down(_gated(layer.gate_up(residual, normed))))
 
         if layout.sampled_rows is not None:
             residual = residual[layout.sampled_rows]
-        return precision.weights.head(residual).cpu()
+        return precision.weights.head(residual, normed[: residual.shape[0]]).cpu()
 
     def clear(self, slot: int, num_tokens: int) -> None:
         self._store.clear(slot, num_tokens)
@@ -118,35 +136,35 @@ class Decoder:
     def _precision(self, num_tokens: int) -> Precision:
         return self._wide if self._wide and num_tokens >= _WIDE_FROM_TOKENS else self._narrow
 
-    def _split(self, fused: Tensor, layer: LayerWeights, rotary: Rotary) -> tuple[Tensor, Tensor]:
-        """Rotate in place and return queries [tokens, heads, head_dim] and the rows to store."""
+    def _rotate_(self, fused: Tensor, layer: LayerWeights, rotary: Rotary) -> None:
+        """Norm (Qwen3) and rotate queries and keys in place; fused [tokens, fused heads * head_dim]."""
         shape = self._architecture
         heads = fused.view(-1, shape.num_fused_heads, shape.head_dim)
-        queries = heads[:, : shape.num_heads]
         if layer.query_norm is not None and layer.key_norm is not None:
-            keys = heads[:, shape.num_heads : shape.num_heads + shape.num_kv_heads]
+            num_rotated = shape.num_heads + shape.num_kv_heads
+            queries, keys = heads[:, : shape.num_heads], heads[:, shape.num_heads : num_rotated]
             queries.copy_(F.rms_norm(queries, (shape.head_dim,), layer.query_norm, shape.norm_eps))
             keys.copy_(F.rms_norm(keys, (shape.head_dim,), layer.key_norm, shape.norm_eps))
         rotary.rotate_(heads[:, : shape.num_heads + shape.num_kv_heads])
-        return queries, fused[:, shape.num_heads * shape.head_dim :]
 
-    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, segment: Segment) -> Tensor:
-        """Attend in one segment, [rows, heads * head_dim].
-
-        queries [all rows, heads, head_dim]; keys and values [sequences, kv_heads, tokens, head_dim].
-        """
+    def _attend(self, stored: Tensor, index: int, cached: Sequence[CachedSegment]) -> Tensor:
+        """Return [tokens, heads * head_dim] of layer ``index``, a kernel call for each segment."""
         shape = self._architecture
-        num_heads, head_dim = shape.num_heads, shape.head_dim
-        rows = queries[segment.rows].to(keys.dtype)
-        attended = F.scaled_dot_product_attention(
-            rows.view(segment.num_sequences, -1, num_heads, head_dim).transpose(1, 2),
-            keys,
-            values,
-            attn_mask=segment.mask,
-            is_causal=segment.is_causal,
-            enable_gqa=num_heads != shape.num_kv_heads,
-        )
-        return attended.transpose(1, 2).reshape(-1, num_heads * head_dim)
+        queries = stored[:, : self._first_key].view(-1, shape.num_heads, shape.head_dim)
+        parts = [
+            segment.as_rows(
+                F.scaled_dot_product_attention(
+                    segment.as_sequences(queries if len(cached) == 1 else queries[segment.rows]),
+                    keys[index],
+                    values[index],
+                    attn_mask=segment.mask,
+                    is_causal=segment.is_causal,
+                    enable_gqa=shape.num_heads != shape.num_kv_heads,
+                )
+            )
+            for segment, keys, values in cached
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _gated(gate_up: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from worker.engine.architecture import Architecture
 from worker.engine.checkpoint import Checkpoint
+from worker.engine.huge_pages import MemoryRange
 
 
 class Linear(Protocol):
@@ -42,6 +43,13 @@ class PackedLinear:
         y: Tensor = torch.ops.mkldnn._linear_pointwise.default(x, self.packed, self.bias, "none", [], "")
         return y
 
+    @property
+    def memory(self) -> MemoryRange:
+        """Where the blocked weight lies."""
+        address: int = torch.ops.mkldnn.data_ptr(self.packed)
+        num_bytes: int = torch.ops.mkldnn._nbytes(self.packed)
+        return MemoryRange(address, num_bytes)
+
 
 LinearFactory: TypeAlias = Callable[[Tensor, Tensor | None], Linear]
 
@@ -57,14 +65,13 @@ def packed_linear(weight: Tensor, bias: Tensor | None) -> Linear:
 
 @dataclass(frozen=True, slots=True)
 class RMSNorm:
-    """The norm as transformers computes it, given a float32 residual."""
+    """The norm as transformers computes it."""
 
     weight: Tensor
     eps: float
-    dtype: torch.dtype
 
-    def __call__(self, residual: Tensor) -> Tensor:
-        return F.rms_norm(residual, self.weight.shape, self.weight, self.eps).to(self.dtype)
+    def __call__(self, residual: Tensor, out: Tensor) -> Tensor:
+        return out.copy_(F.rms_norm(residual, self.weight.shape, self.weight, self.eps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +83,10 @@ class FoldedNorm:
 
     eps_length: Tensor
     """sqrt(n * eps), float32 scalar"""
-    dtype: torch.dtype
 
     @classmethod
-    def of(cls, size: int, eps: float, dtype: torch.dtype) -> FoldedNorm:
-        return cls(torch.tensor((size * eps) ** 0.5), dtype)
+    def of(cls, size: int, eps: float) -> FoldedNorm:
+        return cls(torch.tensor((size * eps) ** 0.5))
 
     @staticmethod
     def fold(norm_weight: Tensor, linear_weight: Tensor) -> Tensor:
@@ -88,12 +94,13 @@ class FoldedNorm:
         scale: float = norm_weight.shape[0] ** 0.5
         return linear_weight.float() * (norm_weight.float() * scale)
 
-    def __call__(self, residual: Tensor) -> Tensor:
+    def __call__(self, residual: Tensor, out: Tensor) -> Tensor:
         length = torch.linalg.vector_norm(residual, dim=-1, keepdim=True).hypot_(self.eps_length)
-        return torch.div(residual, length, out=torch.empty(residual.shape, dtype=self.dtype))
+        return torch.div(residual, length, out=out)
 
 
 Norm: TypeAlias = RMSNorm | FoldedNorm
+"""(float32 residual [tokens, hidden], out of the same shape in the weights' dtype) -> out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +110,9 @@ class NormedLinear:
     norm: Norm
     linear: Linear
 
-    def __call__(self, residual: Tensor) -> Tensor:
-        return self.linear(self.norm(residual))
+    def __call__(self, residual: Tensor, normed: Tensor) -> Tensor:
+        """Project the residual; ``normed`` is scratch memory, allocated once for all layers."""
+        return self.linear(self.norm(residual, normed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +129,17 @@ class LayerWeights:
 
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
-    """All weights of a decoder in one dtype on one device."""
+    """All weights of a decoder in one dtype on one device, but for the embedding."""
 
-    embedding: Tensor
-    """[vocab, hidden]"""
     layers: tuple[LayerWeights, ...]
     head: NormedLinear
     dtype: torch.dtype
+
+    def projections(self) -> Iterator[Linear]:
+        """Yield all that a step multiplies by."""
+        for layer in self.layers:
+            yield from (layer.fused_qkv.linear, layer.attention_output, layer.gate_up.linear, layer.down)
+        yield self.head.linear
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +164,6 @@ def load_weights(checkpoint: Checkpoint, architecture: Architecture, placement: 
     """Read all weights of a Llama-family checkpoint."""
     reader = _Reader(checkpoint, placement, architecture.norm_eps)
     return DecoderWeights(
-        embedding=placement.place(checkpoint.read(EMBEDDING)),
         layers=tuple(reader.layer(f"model.layers.{i}.") for i in range(architecture.num_layers)),
         head=reader.normed("model.norm", [head_name(checkpoint, architecture)]),
         dtype=placement.dtype,
@@ -189,11 +200,10 @@ class _Reader:
 
     def normed(self, norm_name: str, linear_names: list[str]) -> NormedLinear:
         norm_weight = self.checkpoint.read(f"{norm_name}.weight")
-        dtype = self.placement.dtype
         if self.placement.folds_norms:
-            folded = FoldedNorm.of(norm_weight.shape[0], self.norm_eps, dtype)
+            folded = FoldedNorm.of(norm_weight.shape[0], self.norm_eps)
             return NormedLinear(folded, self.linear(linear_names, norm_weight))
-        norm = RMSNorm(self.placement.place(norm_weight).float(), self.norm_eps, dtype)
+        norm = RMSNorm(self.placement.place(norm_weight).float(), self.norm_eps)
         return NormedLinear(norm, self.linear(linear_names))
 
     def linear(self, names: list[str], norm_weight: Tensor | None = None) -> Linear:

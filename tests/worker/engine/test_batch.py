@@ -76,7 +76,7 @@ def test_a_later_chunk_sees_what_came_before_and_not_what_follows() -> None:
 
 def test_chunks_are_calls_of_their_own_also_in_adjacent_slots() -> None:
     segments = layout_of(token_at(0, 5), Piece(1, 0, (5, 6), True), Piece(2, 0, (7, 8), True)).segments
-    assert [segment.num_sequences for segment in segments] == [1, 1, 1]
+    assert [segment.is_chunk for segment in segments] == [False, True, True]
     assert [segment.is_causal for segment in segments] == [False, True, True]
 
 

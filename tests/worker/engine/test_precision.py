@@ -14,10 +14,11 @@ from worker.engine.architecture import Architecture
 from worker.engine.batch import Piece
 from worker.engine.checkpoint import Checkpoint
 from worker.engine.kv import KVStore
-from worker.engine.model import Decoder, Precision
+from worker.engine.model import Decoder, Embeddings, Precision
 from worker.engine.precision import MAX_WIDE_BYTES, Processor, choose_dtype, choose_placements
 from worker.engine.rotary import Rotary
 from worker.engine.weights import (
+    EMBEDDING,
     FoldedNorm,
     Placement,
     PlainLinear,
@@ -60,8 +61,15 @@ def build(folder: Path, narrow: Placement, wide: Placement | None = None) -> Dec
         return Precision(weights, Rotary.table(architecture, 64, placement.dtype, CPU))
 
     store = KVStore(architecture, 20, 64, narrow.dtype, CPU)
-    head = torch.zeros(1)
-    return Decoder(architecture, store, head, precision(narrow), precision(wide) if wide else None)
+    with Checkpoint(folder) as checkpoint:
+        embedding = narrow.place(checkpoint.read(EMBEDDING))
+    return Decoder(
+        architecture,
+        store,
+        Embeddings(embedding, embedding),
+        precision(narrow),
+        precision(wide) if wide else None,
+    )
 
 
 def decoded_alone(model: Decoder) -> torch.Tensor:
@@ -128,9 +136,10 @@ def test_a_folded_norm_is_the_norm_also_where_eps_matters() -> None:
     weight = torch.tensor([0.5, -1.0, 2.0, 1.0])
     projection = torch.arange(8.0).view(2, 4)
     residual = torch.tensor([[1.0, 2.0, -3.0, 0.5], [1e-3, -2e-3, 0.0, 1e-3], [0.0, 0.0, 0.0, 0.0]])
-    expected = RMSNorm(weight, 1e-5, FP32)(residual) @ projection.T
-    folded = FoldedNorm.of(4, 1e-5, FP32)(residual) @ FoldedNorm.fold(weight, projection).T
-    torch.testing.assert_close(folded, expected)
+    normed = RMSNorm(weight, 1e-5)(residual, torch.empty(3, 4))
+    folded = FoldedNorm.of(4, 1e-5)(residual, torch.empty(3, 4))
+    torch.testing.assert_close(folded @ FoldedNorm.fold(weight, projection).T, normed @ projection.T)
+    torch.testing.assert_close(normed, torch.nn.functional.rms_norm(residual, (4,), weight, 1e-5))
 
 
 def test_auto_is_bf16_where_the_processor_multiplies_it() -> None:
