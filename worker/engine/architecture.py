@@ -98,6 +98,8 @@ _ROPE_TYPES = frozenset({"default", "linear", "llama3"})
 def _why_unsupported(config: Any) -> str:
     if config.model_type not in LLAMA_FAMILY:
         return f"model type {config.model_type!r} is not one of {sorted(LLAMA_FAMILY)}"
+    if getattr(config, "quantization_config", None):
+        return "the checkpoint is quantised"
     if config.hidden_act != "silu":
         return f"activation {config.hidden_act!r} is not 'silu'"
     rotary = config.rope_parameters

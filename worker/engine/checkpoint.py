@@ -10,6 +10,8 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
+from worker.engine.architecture import UnsupportedArchitectureError
+
 
 class Checkpoint:
     """Tensors by name, read one at a time, so that loading never holds the model twice."""
@@ -31,7 +33,12 @@ class Checkpoint:
         return name in self._shard_of
 
     def read(self, name: str) -> Tensor:
-        """Return one tensor in the dtype it was saved in. Raises KeyError where the checkpoint lacks it."""
+        """Return one tensor in the dtype it was saved in.
+
+        Raises UnsupportedArchitectureError where the checkpoint lacks it.
+        """
+        if name not in self._shard_of:
+            raise UnsupportedArchitectureError(f"the checkpoint has no tensor {name!r}")
         tensor: Tensor = self._shard_of[name].get_tensor(name)
         return tensor
 

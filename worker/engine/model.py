@@ -109,10 +109,7 @@ class Decoder:
         precision = self._precision(layout.num_tokens)
         rotary = precision.rotary.at(layout.positions)
         written = layout.slots * self._store.slot_tokens + layout.positions
-        cached = [
-            (segment, *self._store.read(segment.slots, segment.kv_length)) for segment in layout.segments
-        ]
-
+        cached = [(each, *self._store.read(each.slots, each.kv_length)) for each in layout.segments]
         is_mixed = precision.weights.dtype != self._store.dtype
 
         residual = F.embedding(layout.token_ids, self._embedding).float()
@@ -151,20 +148,21 @@ class Decoder:
         """Return [tokens, heads * head_dim] of layer ``index``, a kernel call for each segment."""
         shape = self._architecture
         queries = stored[:, : self._first_key].view(-1, shape.num_heads, shape.head_dim)
-        parts = [
-            segment.as_rows(
-                F.scaled_dot_product_attention(
-                    segment.as_sequences(queries if len(cached) == 1 else queries[segment.rows]),
-                    keys[index],
-                    values[index],
-                    attn_mask=segment.mask,
-                    is_causal=segment.is_causal,
-                    enable_gqa=shape.num_heads != shape.num_kv_heads,
-                )
-            )
-            for segment, keys, values in cached
-        ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        if len(cached) == 1:  # by far the most steps; spares a view a layer
+            return self._attend_segment(queries, index, cached[0])
+        return torch.cat([self._attend_segment(queries[each[0].rows], index, each) for each in cached])
+
+    def _attend_segment(self, queries: Tensor, index: int, cached: CachedSegment) -> Tensor:
+        segment, keys, values = cached
+        attended = F.scaled_dot_product_attention(
+            segment.as_sequences(queries),
+            keys[index],
+            values[index],
+            attn_mask=segment.mask,
+            is_causal=segment.is_causal,
+            enable_gqa=self._architecture.num_heads != self._architecture.num_kv_heads,
+        )
+        return segment.as_rows(attended)
 
 
 def _gated(gate_up: Tensor) -> Tensor:

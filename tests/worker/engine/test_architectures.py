@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, MistralConfig, Phi3Config, PreTrainedConfig, Qwen2Config, Qwen3Config
 
 from worker.engine.architecture import Architecture, UnsupportedArchitectureError
@@ -95,6 +96,17 @@ def test_sharded_safetensors_are_read_as_one(
     torch.testing.assert_close(logits[0], expected_logits(reference, random_ids(7))[-1], rtol=1e-4, atol=1e-4)
 
 
+def test_a_tensor_that_a_checkpoint_lacks_is_named(
+    save_model: SaveModel, load_model_folder: LoadModelFolder
+) -> None:
+    folder, _ = save_model(LlamaConfig(**TINY))
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UnsupportedArchitectureError, match=r"model\.layers\.1\.mlp\.up_proj\.weight"):
+        load_model_folder(folder)
+
+
 def test_the_context_ends_where_the_model_was_made_to_end(
     save_model: SaveModel, load_model_folder: LoadModelFolder
 ) -> None:
@@ -120,6 +132,7 @@ def test_full_use_of_a_sliding_window_equals_transformers(
     [
         (Phi3Config(**TINY, pad_token_id=0), "model type 'phi3'"),
         (LlamaConfig(**TINY, hidden_act="gelu"), "activation 'gelu'"),
+        (LlamaConfig(**TINY, quantization_config={"quant_method": "gptq", "bits": 4}), "quantised"),
         (
             LlamaConfig(
                 **TINY, rope_parameters={"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 2.0}

@@ -131,6 +131,24 @@ def test_a_long_prompt_is_read_in_chunks_while_others_go_on_decoding(
     assert len(running.tokens("long")) == 1
 
 
+def test_a_bf16_batch_with_a_chunked_prompt_runs_to_its_end(
+    tiny_folder: Path,
+    load_model_folder: LoadModelFolder,
+    start_engine: StartEngine,
+    make_request: MakeRequest,
+) -> None:
+    model = load_model_folder(tiny_folder, dtype="bf16", max_batch=20, max_context=64)
+    running = start_engine(model, prefill_chunk=16)
+    running.submit(make_request("long", range(3, 53), 5))  # alone: its first steps want no logits at all
+    running.step(2)
+    # With these the batch grows to where it is computed in float32, and then shrinks below it again.
+    running.submit(*(make_request(str(i), PROMPT, 2 + i % 7) for i in range(22)))
+    running.run()
+    assert len(running.tokens("long")) == 5
+    assert [len(running.tokens(str(i))) for i in range(22)] == [2 + i % 7 for i in range(22)]
+    assert not running.failures()
+
+
 def test_a_step_reads_no_more_prompt_tokens_than_a_chunk_holds(
     load_tiny: LoadTiny, start_engine: StartEngine, make_request: MakeRequest
 ) -> None:
