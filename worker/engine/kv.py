@@ -77,13 +77,12 @@ class KVStore:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
+        """Reserve it all. Raises MemoryError, which says what to lower."""
         token_shape = (2 * architecture.num_kv_heads, architecture.head_dim)
         shape = (architecture.num_layers, num_slots, slot_tokens, *token_shape)
         self.num_slots = num_slots
         self.slot_tokens = slot_tokens
-        self._all = (
-            _reserve(shape, dtype) if device.type == "cpu" else torch.zeros(shape, dtype=dtype, device=device)
-        )
+        self._all = _reserve(shape, dtype, device)
         self.rows = self._all.view(architecture.num_layers, num_slots * slot_tokens, -1).unbind()
         """The memory by layer, a token a row: [slots * tokens, 2 * kv_heads * head_dim]."""
 
@@ -109,7 +108,15 @@ class KVStore:
         self._all[:, slot, :num_tokens].zero_()
 
 
-def _reserve(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Reserve zeroed memory of which the system commits only the pages that are written (calloc)."""
+def _reserve(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Reserve zeros. On the CPU the system commits only the pages that are written (calloc)."""
     num_bytes = torch.Size(shape).numel() * dtype.itemsize
-    return torch.from_numpy(np.zeros(num_bytes, dtype=np.uint8)).view(dtype).view(shape)
+    try:
+        if device.type != "cpu":
+            return torch.zeros(shape, dtype=dtype, device=device)
+        return torch.from_numpy(np.zeros(num_bytes, dtype=np.uint8)).view(dtype).view(shape)
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise MemoryError(
+            f"keys and values of {shape[1]} requests of {shape[2]} tokens need {num_bytes / 2**30:.1f} GiB; "
+            "lower the batch or the context"
+        ) from error

@@ -72,6 +72,11 @@ def test_clearing_a_slot_leaves_no_number_of_it_and_no_other_slot_touched() -> N
         assert bool((rows[5:10] == 1.0).all())
 
 
+def test_more_memory_than_there_is_says_what_to_lower() -> None:
+    with pytest.raises(MemoryError, match=r"1024 requests of 4294967296 tokens need .* GiB; lower the batch"):
+        KVStore(SHAPE, 1 << 10, 1 << 32, torch.float32, torch.device("cpu"))
+
+
 def test_memory_is_reserved_once_and_in_full() -> None:
     store = KVStore(SHAPE, 3, 5, torch.bfloat16, torch.device("cpu"))
     assert store.num_bytes == 2 * 3 * 5 * 2 * 4 * 2
