@@ -25,8 +25,8 @@ from worker.engine.loading import EngineSettings, LoadedModel, load_model
 from worker.engine.precision import Dtype
 
 WARM_UP_STEPS = 3
-OVERHEAD_ROUNDS = 15
-TRACED_STEPS = 64
+OVERHEAD_ROUNDS = 16
+TRACED_STEPS = 40
 TEXT = (
     "The harbour master wrote down every ship that came in that autumn, its captain, its cargo and the "
     "state of its sails. When the storm broke the old lamp on the pier, the engineer asked for stone from "
@@ -152,7 +152,7 @@ def _overheads(
     logits = torch.cat([loaded.model.forward([piece]) for piece in pieces])
     controls = statistics.median(controls_overhead_s(decider, logits, prompts, OVERHEAD_ROUNDS))
     records = records_of(decider, logits, prompts)
-    trace = statistics.median(trace_overhead_s(records, TRACED_STEPS, OVERHEAD_ROUNDS))
+    trace = trace_overhead_s(records, TRACED_STEPS, step_s)
     return round(trace / step_s, 4), round(controls / step_s, 4)
 
 

