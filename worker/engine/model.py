@@ -71,14 +71,14 @@ class Embeddings:
 CachedSegment: TypeAlias = tuple[Segment, tuple[Tensor, ...], tuple[Tensor, ...]]
 """A segment with its keys and values by layer."""
 
-_WIDE_FROM_TOKENS = 16
+_WIDE_FROM_TOKENS = 18
 """Measured where bf16 and float32 cost the same; see ``precision.choose_placements`` for why."""
 
 
 class Decoder:
     """A Llama-family model with its KV slots.
 
-    The residual stream is float32 whatever the weights are. Batches of 16 tokens or more are computed with
+    The residual stream is float32 whatever the weights are. Batches of 18 tokens or more are computed with
     ``wide``, the same weights in float32, where the CPU multiplies those faster.
     """
 
