@@ -28,13 +28,11 @@ def adaptive(worker_server: Any, valkey_url: str) -> Mapping[str, tuple[Completi
 
 @pytest.fixture(scope="module")
 def keyword(worker_server: Any, valkey_url: str) -> Mapping[float, tuple[Completion, ...]]:
-    """The answers of two seeds together: a rate over ten answers still moves by a third by chance."""
+    """Sixteen samples a strength, each with random numbers of its own: fewer say little about a rate."""
 
     async def run() -> Mapping[float, tuple[Completion, ...]]:
         async with laboratory(worker_server.url, valkey_url) as running:
-            samplings = [Sampling(seed, 40, num_choices=10, top_p=0.95) for seed in (1, 2)]
-            first, second = [await keyword_gravity.run(running, sampling) for sampling in samplings]
-        return {strength: first[strength] + second[strength] for strength in STRENGTHS}
+            return await keyword_gravity.run(running, Sampling(1, 32, num_choices=16, top_p=0.95))
 
     return asyncio.run(run())
 
@@ -67,7 +65,8 @@ def test_the_theme_gains_and_what_is_penalised_fades(
     assert set(measures) == set(STRENGTHS)
     assert measures[3.0].theme_rate >= measures[0.0].theme_rate
     off_theme = [measures[strength].off_theme_rate for strength in STRENGTHS]
-    assert off_theme[0] > off_theme[1] > off_theme[2]
+    assert off_theme[0] >= off_theme[1] >= off_theme[2]
+    assert off_theme[2] < off_theme[0] / 2
     assert all(0.0 <= measure.rep_4 <= 1.0 for measure in measures.values())
 
 
@@ -78,7 +77,7 @@ def test_the_bias_of_each_step_is_one_of_the_three_that_the_words_give(
         biases = {round(step.bias_nats, 4) for completion in completions for step in completion.steps}
         assert biases <= {0.0, round(0.2 * strength, 4), round(-strength, 4)}
     boosted = [step for completion in keyword[3.0] for step in completion.steps if step.bias_nats > 0]
-    assert len(boosted) >= 20
+    assert len(boosted) >= 16
 
 
 def test_answers_differ_within_a_strength_and_at_strength_0_nothing_is_pulled(
@@ -97,4 +96,4 @@ def test_they_print_what_was_measured(
     printed = console.export_text()
     assert printed.count("k  candidates kept") == 2
     for strength in STRENGTHS:
-        assert f"strength {strength:.1f}, the first of 20 answers" in printed
+        assert f"strength {strength:.1f}, the first of 16 answers" in printed
