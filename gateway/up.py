@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 
 from gateway.stack.signals import InterruptedBySignal, until_signal
@@ -34,7 +35,8 @@ async def _up(plan: StackPlan) -> int:
 
 
 def _forward(name: str, line: str) -> None:
-    print(f"{name:<{NAME_WIDTH}} | {line}", flush=True)
+    with contextlib.suppress(BrokenPipeError):  # whoever read the lines has gone; serving goes on
+        print(f"{name:<{NAME_WIDTH}} | {line}", flush=True)
 
 
 def _say(line: str) -> None:

@@ -65,12 +65,12 @@ async def ask(
                     is_done = True
                     continue
                 text = _take(answer, orjson.loads(data), on_gravity)
-                if text:
-                    answer.time_to_first_token_s = (
-                        answer.time_to_first_token_s or time.perf_counter() - started
-                    )
-                    answer.text += text
-                    on_text(text)
+                if not text:
+                    continue
+                if not answer.text:
+                    answer.time_to_first_token_s = time.perf_counter() - started
+                answer.text += text
+                on_text(text)
     answer.total_s = time.perf_counter() - started
     if not is_done or not answer.finish_reason:
         raise DemoError("the stream ended without its end: no finish_reason or no [DONE]")

@@ -6,8 +6,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import Literal
 
+import httpx
+from redis.exceptions import RedisError
 from rich.console import Console
 
+from gateway.errors import ExampleError
 from gateway.examples import adaptive_k, keyword_gravity
 from gateway.examples.laboratory import Sampling, laboratory
 from gateway.stack.signals import until_signal
@@ -24,8 +27,11 @@ class ExampleOptions:
 
 
 def run_example(options: ExampleOptions) -> int:
-    """Run and show it; 0 where it went through."""
-    asyncio.run(until_signal(_run(options)))
+    """Run and show it; 0 where it went through. Raises CommandError otherwise."""
+    try:
+        asyncio.run(until_signal(_run(options)))
+    except (httpx.HTTPError, RedisError) as error:
+        raise ExampleError(f"the worker or its Redis does not answer: {error!r}") from error
     return 0
 
 

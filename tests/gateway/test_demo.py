@@ -32,7 +32,9 @@ SECTIONS = (
 
 @pytest.fixture(scope="module")
 def demo(start_command: Any) -> Any:
-    running = start_command(["demo"], {"COLUMNS": "80"})
+    # Settings of this machine that would spoil it: no texts kept, lanes for the key alone, another Redis.
+    elsewhere = {"NG_REDIS_URL": "redis://127.0.0.1:1/0", "NG_ADMIN_KEY": "not-for-the-demo"}
+    running = start_command(["demo"], {"COLUMNS": "80", "NG_TEXT_RETENTION": "none", **elsewhere})
     assert running.process.wait(170) == 0, running.output
     return running
 
