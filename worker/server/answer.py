@@ -35,6 +35,29 @@ class Shape(Protocol):
     def usage_chunk(self, usage: Usage) -> dict[str, Any]: ...
 
 
+def head_of(kind: str, body: GenerationBody, job: Job, deps: Deps) -> dict[str, Any]:
+    """Return what every object of one answer begins with."""
+    return {
+        "id": job.id,
+        "object": kind,
+        "created": int(deps.now_s()),
+        "model": body.model,
+        "system_fingerprint": deps.fingerprint,
+    }
+
+
+def tail_of(body: GenerationBody) -> dict[str, Any]:
+    """Return what every chunk ends with: where a usage chunk follows, the others say that they have none."""
+    return {"usage": None} if body.wants_usage_chunk else {}
+
+
+def ended(chunk: dict[str, Any], piece: Piece) -> dict[str, Any]:
+    """Return the chunk as the last one of its choice: why it finished, and what was measured."""
+    assert piece.summary is not None
+    chunk["choices"][0] |= {"finish_reason": piece.finish_reason, "gravity": piece.summary.model_dump()}
+    return chunk
+
+
 class JsonResponse(Response):
     media_type = "application/json"
 

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worker.server.answer import Usage, answer
+from worker.server.answer import Usage, answer, ended, head_of, tail_of
 from worker.server.choice import Piece, TokenLogprob
 from worker.server.deps import Deps, deps_of
 from worker.server.generation import FinishedChoice
@@ -31,17 +31,10 @@ class ChatShape:
     """OpenAI's ``chat.completion`` and ``chat.completion.chunk``, with a choice's summary as ``gravity``."""
 
     def __init__(self, body: ChatBody, job: Job, deps: Deps) -> None:
-        self._head = {
-            "id": job.id,
-            "object": "chat.completion",
-            "created": int(deps.now_s()),
-            "model": body.model,
-            "system_fingerprint": deps.fingerprint,
-        }
+        self._head = head_of("chat.completion", body, job, deps)
         self._vocabulary = deps.engine.vocabulary
         self._wants_logprobs = bool(body.logprobs)
-        # Where a usage chunk follows, every other chunk says that it has none.
-        self._tail: dict[str, Any] = {"usage": None} if body.wants_usage_chunk else {}
+        self._tail = tail_of(body)
         self._opened: set[int] = set()
 
     def whole(self, choices: Sequence[FinishedChoice], usage: Usage) -> dict[str, Any]:
@@ -67,13 +60,8 @@ class ChatShape:
             chunks.append(self._chunk(piece.index, {"role": "assistant", "content": ""}))
         if piece.text or piece.logprobs:
             chunks.append(self._chunk(piece.index, {"content": piece.text}, self._logprobs(piece.logprobs)))
-        if piece.finish_reason is not None and piece.summary is not None:
-            last = self._chunk(piece.index, {})
-            last["choices"][0] |= {
-                "finish_reason": piece.finish_reason,
-                "gravity": piece.summary.model_dump(),
-            }
-            chunks.append(last)
+        if piece.finish_reason is not None:
+            chunks.append(ended(self._chunk(piece.index, {}), piece))
         return chunks
 
     def usage_chunk(self, usage: Usage) -> dict[str, Any]:
