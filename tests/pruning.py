@@ -11,9 +11,7 @@ from gateway.context.decide import PruneOptions, PruneQuery
 from gateway.context.embed import EncoderSettings
 from gateway.context.pruner import Pruner
 from gateway.context.report import Document, PruneReport
-from gateway.store.document import ContextSection
-
-THRESHOLD = ContextSection().keep_threshold
+from gateway.context.weights import Keep
 
 
 class Prune(Protocol):
@@ -24,7 +22,7 @@ class Prune(Protocol):
         question: str,
         documents: Sequence[Document],
         *,
-        threshold: float = THRESHOLD,
+        keep: Keep = "balanced",
         token_budget: int | None = None,
     ) -> PruneReport: ...
 
@@ -47,10 +45,10 @@ def prune(pruner: Pruner) -> Prune:
         question: str,
         documents: Sequence[Document],
         *,
-        threshold: float = THRESHOLD,
+        keep: Keep = "balanced",
         token_budget: int | None = None,
     ) -> PruneReport:
-        options = PruneOptions(threshold, token_budget)
+        options = PruneOptions(keep, token_budget)
         return await pruner.prune(PruneQuery(question, tuple(documents)), options, count_words)
 
     return run

@@ -11,6 +11,7 @@ from gateway.context import verdicts
 from gateway.context.judge import Judgement, Sorting
 from gateway.context.report import Document, PruneReport, Verdict
 from gateway.context.themes import theme_words
+from gateway.context.weights import Keep, threshold_of
 
 TokenCounts: TypeAlias = tuple[list[int], bool]
 """(counts, are_estimated)"""
@@ -24,14 +25,15 @@ class PruneQuery:
 
     question: str
     documents: tuple[Document, ...]
+    history: tuple[str, ...] = ()
+    """The conversation's earlier texts, oldest first: what an elliptical question is about."""
 
 
 @dataclass(frozen=True, slots=True)
 class PruneOptions:
     """What the task asks for."""
 
-    threshold: float
-    """Keep-probability from which on a document stays."""
+    keep: Keep = "balanced"
     token_budget: int | None = None
     """The kept documents' tokens never exceed it."""
     template: str = "{text}"
@@ -72,7 +74,7 @@ def pruned_report(
     tokens, are_estimated = counts
     decided = verdicts.unjudged(query.documents, weighed.sorting, tokens)
     if weighed.judgement is not None:
-        decided = verdicts.judged(decided, weighed.judgement, query.question, options.threshold)
+        decided = verdicts.judged(decided, weighed.judgement, query.question, threshold_of(options.keep))
     decided = verdicts.budgeted(decided, weighed.sorting, options.token_budget)
     return PruneReport(
         verdicts=tuple(decided),
@@ -109,8 +111,9 @@ def _note(weighed: Weighed, decided: Sequence[Verdict], options: PruneOptions) -
         return "No document has text; the request goes on without any."
     if weighed.judgement is None:
         return "The encoder cannot read the script of the question or of the documents; nothing was judged."
-    if weighed.judgement.probability.max() < options.threshold:
-        return f"No document met the threshold of {options.threshold:g}; the best one was kept."
+    threshold = threshold_of(options.keep)
+    if weighed.judgement.probability.max() < threshold:
+        return f"No document met the threshold of {threshold:g}; the best one was kept."
     if not weighed.judgement.has_theme:
         return "No document is clearly about the question."
     return ""

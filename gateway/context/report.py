@@ -49,6 +49,25 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two documents that say different things in one place. Both stay: nobody decides which is right."""
+
+    document_ids: tuple[str, str]
+    spans: tuple[str, str]
+    """What each says there, for example ("27 October 2017", "2 October 2016")."""
+    detail: str
+    """One sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Centre:
+    """One of several groups of documents, each coherent and near the question, that nothing links."""
+
+    document_ids: tuple[str, ...]
+    theme: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PruneReport:
     """The verdicts in the order the documents were sent, and what they add up to."""
 
@@ -56,6 +75,10 @@ class PruneReport:
     theme: tuple[str, ...] = ()
     """Words that name the theme; empty where no chunk is about the question (``theme: none``)."""
     num_clusters: int = 0
+    centres: tuple[Centre, ...] = ()
+    """Empty unless there are two or more."""
+    conflicts: tuple[Conflict, ...] = ()
+    """Between kept documents."""
     tokens_before: int = 0
     tokens_after: int = 0
     are_tokens_estimated: bool = False

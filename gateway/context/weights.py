@@ -14,6 +14,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+Keep: TypeAlias = Literal["balanced", "safe"] | float
+"""A named setting, or the keep-probability from which on a document stays."""
+
+_THRESHOLDS = MappingProxyType({"balanced": 0.06, "safe": 0.03})
+
+
+def threshold_of(keep: Keep) -> float:
+    """Return the keep-probability from which on a document stays."""
+    return _THRESHOLDS[keep] if isinstance(keep, str) else keep
 
 
 @dataclass(frozen=True, slots=True)

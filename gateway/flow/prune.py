@@ -39,7 +39,7 @@ async def prune(turn: Turn, deps: Deps) -> Turn:
 
 async def _judged(turn: Turn, context: ContextSection, deps: Deps) -> PruneReport:
     query = PruneQuery(turn.question, turn.documents)
-    options = PruneOptions(context.keep_threshold, context.token_budget, context.template)
+    options = PruneOptions(context.keep, context.token_budget, context.template)
     count_tokens = deps.pool.token_counter(turn.model)
     if not turn.assignment.pruning:
         return await deps.pruner.keep_all(query, options, count_tokens, OFF_IN_LANE)

@@ -48,8 +48,9 @@ class ContextSection(ConfigModel):
     """What stays of the documents."""
 
     pruning: bool = True
-    keep_threshold: Probability = 0.06
-    """Calibrated keep-probability from which on a document stays; .06 keeps 19 of 20 relevant ones."""
+    keep: Literal["balanced", "safe"] | Probability = "balanced"
+    """Which documents stay: as few as answer nearly every question, more so that next to nothing is lost,
+    or those from this keep-probability on."""
     token_budget: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
     order: Literal["as_sent", "relevance", "ends"] = "as_sent"
     template: str = "[{id}] {title}\n{text}"

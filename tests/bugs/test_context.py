@@ -42,7 +42,7 @@ def reasons(report: PruneReport) -> dict[str, str]:
 
 async def test_a_threshold_that_nothing_meets_leaves_the_best_chunk(prune: Prune) -> None:
     """langchain#7168, llama_index#724"""
-    report = await prune(QUESTION, SHUFFLED, threshold=1.0)
+    report = await prune(QUESTION, SHUFFLED, keep=1.0)
     assert len(kept(report)) == 1
     assert kept(report)[0] in {"gannet", "builder"}
     assert reasons(report)[kept(report)[0]] == "best_available"

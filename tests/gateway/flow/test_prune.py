@@ -66,7 +66,7 @@ async def test_a_task_without_pruning_keeps_everything(pruner: Pruner, make_turn
 
 
 async def test_the_tasks_threshold_and_budget_hold(pruner: Pruner, make_turn: MakeTurn) -> None:
-    task = TaskDocument(task_type="t", context=ContextSection(keep_threshold=0.0, token_budget=16))
+    task = TaskDocument(task_type="t", context=ContextSection(keep=0.0, token_budget=16))
     turn = await prune(make_turn(documents=DOCUMENTS, question=QUESTION, task=task), deps(pruner))
     assert [verdict.reason for verdict in turn.prune_report.verdicts] == ["on_theme", "over_budget"]
 

@@ -33,7 +33,11 @@ def turn(make_turn: MakeTurn) -> Turn:
         gravity_override=MappingProxyType({"core_semantics": [SECRET]}),
         question=f"where is the {SECRET}",
         prune_report=PruneReport(
-            (Verdict("doc-0", True, "on_theme", 0.9, 3, detail=SECRET),), (SECRET,), 1, 3, 3
+            (Verdict("doc-0", True, "on_theme", 0.9, 3, detail=SECRET),),
+            (SECRET,),
+            num_clusters=1,
+            tokens_before=3,
+            tokens_after=3,
         ),
         controls=DecodeControls(gravity=gravity, adaptive=AdaptiveControls(k_min=4)),
         outcome=Outcome(text=f"the {SECRET} is here", finish_reasons=("stop",)),
