@@ -1,7 +1,8 @@
 """Labelled requests for training and judging context pruning: JSON lines, one request each.
 
 ``{"id", "set", "question", "answers": [str], "documents": [{"id", "title", "text", "relevant": bool,
-"kind"}]}``; ``title``, ``answers``, ``set``, ``kind`` and the ids may be missing. A file that ends in ``.gz`` is unpacked.
+"kind"}]}``; ``title``, ``answers``, ``set``, ``kind`` and the ids may be missing. A file that ends in
+``.gz`` is unpacked.
 """
 
 from __future__ import annotations
