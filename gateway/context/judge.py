@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.context.asked import Asked
 from gateway.context.duplicates import find_duplicates
 from gateway.context.encoding import Encoding
 from gateway.context.links import LinkGraph, build_graph
@@ -64,17 +65,16 @@ def sort_out(question: str, documents: Sequence[Document]) -> Sorting:
 
 
 def judge(
-    question: str,
+    asked: Asked,
     sorting: Sorting,
     documents: Sequence[Document],
-    asked: Encoding,
     encodings: Sequence[Encoding],
     weights: Weights,
 ) -> Judgement:
     """Weigh the ``sorting.judged`` among ``documents``, at least one; ``encodings`` are theirs."""
     judged = tuple(documents[index] for index in sorting.judged)
     graph = build_graph(judged)
-    signals = measure(question, asked, judged, encodings, graph)
+    signals = measure(asked, judged, encodings, graph)
     probability = keep_probability(signals, weights)
     vectors = np.stack([encoding.vector for encoding in encodings])
     return Judgement(

@@ -16,6 +16,7 @@ _DISAMBIGUATION = re.compile(r"\s*\([^)]*\)")
 _MIN_TITLE_LETTERS = 4
 _SHARED_WEIGHT = 0.15
 _MAX_EDGE = 1.5
+_MAX_SHARED = 6.0
 _SHARPNESS = 1.5
 _STEP_GAIN = 1.2
 
@@ -24,12 +25,18 @@ _STEP_GAIN = 1.2
 class LinkGraph:
     """Undirected edges between n chunks."""
 
-    titles: NDArray[np.bool_]
-    """[n, n], true where one chunk's text names the other's title."""
+    named: NDArray[np.bool_]
+    """[n, n], true at [i, j] where j's text names i's title."""
     shared: NDArray[np.float64]
     """[n, n], the summed idf of the rare names that two chunks share."""
     rare_names: tuple[Mapping[str, str], ...]
     """Per chunk, the names that it shares with few others: in lower case, and as it writes them."""
+
+    @property
+    def titles(self) -> NDArray[np.bool_]:
+        """[n, n], true where one chunk's text names the other's title."""
+        either: NDArray[np.bool_] = self.named | self.named.T
+        return either
 
     @property
     def edges(self) -> NDArray[np.float64]:
@@ -41,15 +48,15 @@ class LinkGraph:
 def build_graph(documents: Sequence[Document]) -> LinkGraph:
     """Find the links between ``documents`` in their titles and texts."""
     n = len(documents)
-    titles = np.zeros((n, n), dtype=bool)
+    named = np.zeros((n, n), dtype=bool)
     bare = [bare_title(document.title) for document in documents]
     lowered = [_lowered(document) for document in documents]
     for i, title in enumerate(bare):
         for j, text in enumerate(lowered):
             if i != j and bare[j] != title and is_named(title, text):
-                titles[i, j] = titles[j, i] = True
+                named[i, j] = True
     rare, shared = _shared_names(documents)
-    return LinkGraph(titles, shared, rare)
+    return LinkGraph(named, shared, rare)
 
 
 def bare_title(title: str) -> str:
@@ -79,6 +86,27 @@ def reach(graph: LinkGraph, strength: NDArray[np.float64]) -> NDArray[np.float64
     one_step = (edges * closeness(strength)).max(axis=1)
     two_steps: NDArray[np.float64] = (edges * closeness(strength + _STEP_GAIN * one_step)).max(axis=1)
     return two_steps
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """What n chunks get from strong ones along each kind of link, [n] each."""
+
+    named_by: NDArray[np.float64]
+    """Closeness of the strongest chunk that names this one's title."""
+    names: NDArray[np.float64]
+    """Closeness of the strongest chunk whose title this one names."""
+    shared: NDArray[np.float64]
+    """Summed idf of the names shared with a strong chunk, times its closeness."""
+
+
+def pull_of(graph: LinkGraph, lead: NDArray[np.float64]) -> Pull:
+    """Spread ``lead`` [n], each chunk's closeness to the best, by one step along every kind of link."""
+    return Pull(
+        named_by=(graph.named * lead).max(axis=1),
+        names=(graph.named.T * lead).max(axis=1),
+        shared=(np.minimum(graph.shared, _MAX_SHARED) * lead).max(axis=1),
+    )
 
 
 def explain_link(graph: LinkGraph, documents: Sequence[Document], index: int, others: Sequence[int]) -> str:

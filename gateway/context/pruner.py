@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar
 
 import faiss
 
+from gateway.context.asked import ask
 from gateway.context.decide import (
     PruneOptions,
     PruneQuery,
@@ -119,7 +120,7 @@ class Pruner:
             weights, encodings = VECTORS, [encoding.without_tokens() for encoding in encodings]
         started = time.perf_counter()
         judgement = await self._on_thread(
-            judge, question, sorting, query.documents, asked, encodings, weights
+            judge, ask(question, asked), sorting, query.documents, encodings, weights
         )
         judge_ms = (time.perf_counter() - started) * 1e3
         return Weighed(sorting, judgement, encoded.encode_ms, judge_ms, encoded.num_cache_hits, note)

@@ -2,124 +2,160 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.context.encoding import Encoding
-from gateway.context.links import LinkGraph, bare_title, closeness, reach
+from gateway.context.asked import Asked
+from gateway.context.encoding import Encoding, unit
+from gateway.context.late import match_tokens
+from gateway.context.lexical import match_terms
+from gateway.context.links import LinkGraph, bare_title, closeness, pull_of, reach
 from gateway.context.report import Document
 from gateway.context.words import content_words
 
-_K1, _B = 1.2, 0.75
+Column = NDArray[np.float64]
+
 _MIN_TITLE_LETTERS = 4
 _ALIKE = 0.6
 _UNSURE, _SURE = 0.2, 0.6
+_FEEDBACK = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
     """One number a chunk and signal, [n] each."""
 
-    dense: NDArray[np.float64]
+    dense: Column
     """Cosine of question and chunk; of a long chunk, of its best part."""
-    sentence: NDArray[np.float64]
+    sentence: Column
     """Cosine of the question and the chunk's best sentence."""
-    late: NDArray[np.float64]
+    late: Column
     """MaxSim over tokens, weighted by idf; 0 where the tokens are not known."""
-    bm25: NDArray[np.float64]
+    bm25: Column
     """BM25 inside the request, 1 for its highest."""
-    title_named: NDArray[np.float64]
+    dense_z: Column
+    """``dense`` in standard deviations of the request, as are the next three."""
+    sentence_z: Column
+    late_z: Column
+    bm25_z: Column
+    coverage: Column
+    """Share of the question's terms, weighted by idf, that the chunk has."""
+    title_named: Column
     """1 where the question contains the chunk's title."""
-    evidence: NDArray[np.float64]
+    title_terms: Column
+    """Share of the title's words that the question has."""
+    evidence: Column
     """What the question itself says for the chunk, in standard deviations; it seeds the link graph."""
-    lead: NDArray[np.float64]
+    lead: Column
     """Closeness to the request's best chunk: 1 for that one, falling with the gap."""
-    bridge: NDArray[np.float64]
+    gap: Column
+    """``evidence`` below the best chunk's."""
+    dense_gap: Column
+    """``dense`` below the highest."""
+    late_gap: Column
+    """``late`` below the highest."""
+    rank: Column
+    """ln of the place by ``evidence``, the best being 1."""
+    term_gain: Column
+    """Share of the question's terms that the chunk has and the best one lacks."""
+    late_gain: Column
+    """By how much the chunk would raise the best one's MaxSim."""
+    bridge: Column
     """Pull of linked strong chunks, at one and two steps, on a chunk that is unlike the question itself."""
+    pull: Column
+    """Heaviest edge to a strong chunk, at one and two steps."""
+    named_by: Column
+    """Closeness of the strongest chunk whose text names this one's subject."""
+    names: Column
+    """Closeness of the strongest chunk whose subject this one's text names."""
+    named_later: Column
+    """The same as ``named_by`` where what the best chunks name is strong too."""
+    shared: Column
+    """Rare names shared with a strong chunk."""
+    feedback: Column
+    """Cosine with the strongest other chunks, weighted by their closeness."""
+    hop: Column
+    """Cosine with question and best chunk together, above that with the question."""
+    density: Column
+    """How many chunks are as close to the question as this one, of the best one's neighbourhood."""
+    num_chunks: Column
+    """ln of the request's number of chunks."""
+    best_dense: Column
+    """The request's highest ``dense``."""
+    best_late: Column
+    """The request's highest ``late``."""
+    length: Column
+    """ln of the chunk's words."""
+
+    def matrix(self, names: Sequence[str]) -> NDArray[np.float64]:
+        """Return [n, len(names)]."""
+        return np.stack([getattr(self, name) for name in names], axis=1)
+
+
+SIGNALS = tuple(field.name for field in fields(Signals))
 
 
 def measure(
-    question: str,
-    asked: Encoding,
-    documents: Sequence[Document],
-    encodings: Sequence[Encoding],
-    graph: LinkGraph,
+    asked: Asked, documents: Sequence[Document], encodings: Sequence[Encoding], graph: LinkGraph
 ) -> Signals:
     """Return the signals of ``documents``, which are at least one; ``graph`` holds the links between them."""
-    dense = np.array([float((encoding.parts @ asked.vector).max()) for encoding in encodings])
-    sentence = np.array([float((encoding.sentences @ asked.vector).max()) for encoding in encodings])
-    late = max_similarity(asked, encodings)
-    bm25 = bm25_scores(question, [f"{document.title} {document.text}" for document in documents])
-    title_named = np.array([float(is_title_named(document.title, question)) for document in documents])
+    n = len(documents)
+    question = asked.encoding.vector
+    dense = np.array([float((encoding.parts @ question).max()) for encoding in encodings])
+    sentence = np.array([float((encoding.sentences @ question).max()) for encoding in encodings])
+    tokens = match_tokens(asked, encodings)
+    late = tokens.similarity()
+    terms = match_terms(asked.terms, [f"{document.title} {document.text}" for document in documents])
+    bm25 = terms.bm25()
+    title_named = np.array([float(is_title_named(document.title, asked.text)) for document in documents])
     evidence = z(dense) + 0.5 * z(sentence) + z(late) + 0.7 * z(bm25) + title_named
     evidence /= evidence.std() or 1.0
+    best = int(evidence.argmax())
     lead = closeness(evidence)
+    pull = reach(graph, evidence)
+    strong = pull_of(graph, lead)
+    vectors = np.stack([encoding.vector for encoding in encodings])
+    order = np.argsort(-evidence, kind="stable")
+    rank = np.empty(n)
+    rank[order] = np.arange(1, n + 1)
+    likeness = late if late.any() else dense
     return Signals(
         dense=dense,
         sentence=sentence,
         late=late,
         bm25=bm25 / (bm25.max() or 1.0),
+        dense_z=z(dense),
+        sentence_z=z(sentence),
+        late_z=z(late),
+        bm25_z=z(bm25),
+        coverage=terms.coverage(),
         title_named=title_named,
+        title_terms=np.array([title_overlap(document.title, asked) for document in documents]),
         evidence=evidence,
         lead=lead,
-        bridge=_bridge(reach(graph, evidence), lead, late if late.any() else dense, float(dense.max())),
+        gap=evidence.max() - evidence,
+        dense_gap=dense.max() - dense,
+        late_gap=late.max() - late,
+        rank=np.log(rank),
+        term_gain=terms.beyond(best),
+        late_gain=tokens.beyond(best),
+        bridge=_bridge(pull, lead, likeness, float(dense.max())),
+        pull=pull,
+        named_by=strong.named_by,
+        names=strong.names,
+        named_later=pull_of(graph, closeness(evidence + 1.2 * strong.named_by)).named_by,
+        shared=strong.shared,
+        feedback=_feedback(vectors, lead, order),
+        hop=vectors @ unit(question + vectors[best]) - dense,
+        density=np.array([float((lead >= value).sum()) for value in lead]) / n,
+        num_chunks=np.full(n, np.log(n)),
+        best_dense=np.full(n, dense.max()),
+        best_late=np.full(n, late.max()),
+        length=np.log1p(terms.lengths),
     )
-
-
-def _bridge(
-    pull: NDArray[np.float64], lead: NDArray[np.float64], likeness: NDArray[np.float64], best: float
-) -> NDArray[np.float64]:
-    """Weigh the links' pull by how little the question explains the chunk, and how well the best one.
-
-    A question that no chunk is about has no strong chunk to hang others on, however they are linked.
-    """
-    unlike = np.maximum(0.0, 1.0 - likeness / _ALIKE)
-    surely_about = min(max((best - _UNSURE) / (_SURE - _UNSURE), 0.0), 1.0)
-    bridge: NDArray[np.float64] = pull * (1.0 - lead) * unlike * surely_about
-    return bridge
-
-
-def max_similarity(asked: Encoding, encodings: Sequence[Encoding]) -> NDArray[np.float64]:
-    """Return MaxSim: the mean over question tokens, weighted by idf, of the best cosine with a chunk's token.
-
-    The idf is the request's own, ln(1 + n / (1 + chunks with the token)): a token that every chunk has weighs
-    least.
-    """
-    import torch
-
-    n = len(encodings)
-    holders = Counter(token for encoding in encodings for token in set(encoding.token_ids.tolist()))
-    weights = np.array([math.log(1.0 + n / (1.0 + holders[token])) for token in asked.token_ids.tolist()])
-    scores = np.zeros(n)
-    filled = [index for index, encoding in enumerate(encodings) if len(encoding.tokens)]
-    if not filled or not len(weights):
-        return scores
-    tokens = torch.from_numpy(np.concatenate([encodings[index].tokens for index in filled])).float()
-    cosines = (tokens @ torch.from_numpy(asked.tokens).float().T).numpy()
-    lengths = [len(encodings[index].tokens) for index in filled]
-    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    best = np.maximum.reduceat(cosines, starts, axis=0)
-    scores[filled] = best @ (weights / weights.sum())
-    return scores
-
-
-def bm25_scores(question: str, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Return Okapi BM25 (k1 1.2, b 0.75) of each text, with document frequencies inside the request."""
-    counts = [Counter(content_words(text)) for text in texts]
-    lengths = np.array([sum(count.values()) for count in counts], dtype=float)
-    relative = 1.0 - _B + _B * lengths / max(float(lengths.mean()), 1.0)
-    scores = np.zeros(len(texts))
-    for term in sorted(set(content_words(question))):
-        frequency = np.array([count[term] for count in counts], dtype=float)
-        num_holders = np.count_nonzero(frequency)
-        idf = math.log(1.0 + (len(texts) - num_holders + 0.5) / (num_holders + 0.5))
-        scores += idf * frequency * (_K1 + 1.0) / (frequency + _K1 * relative)
-    return scores
 
 
 def is_title_named(title: str, question: str) -> bool:
@@ -128,8 +164,34 @@ def is_title_named(title: str, question: str) -> bool:
     return len(bare) >= _MIN_TITLE_LETTERS and bare in question.lower()
 
 
-def z(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def title_overlap(title: str, asked: Asked) -> float:
+    """Return the share of the title's content words that the question has; 0 without any."""
+    here = set(content_words(bare_title(title)))
+    return len(here & asked.terms.keys()) / len(here) if here else 0.0
+
+
+def z(values: Column) -> Column:
     """Return ``values`` in standard deviations from their mean; zeros where they do not differ."""
     deviation = float(values.std())
-    scaled: NDArray[np.float64] = (values - values.mean()) / (deviation if deviation > 1e-6 else 1.0)
+    scaled: Column = (values - values.mean()) / (deviation if deviation > 1e-6 else 1.0)
     return scaled
+
+
+def _bridge(pull: Column, lead: Column, likeness: Column, best: float) -> Column:
+    """Weigh the links' pull by how little the question explains the chunk, and how well the best one.
+
+    A question that no chunk is about has no strong chunk to hang others on, however they are linked.
+    """
+    unlike = np.maximum(0.0, 1.0 - likeness / _ALIKE)
+    surely_about = min(max((best - _UNSURE) / (_SURE - _UNSURE), 0.0), 1.0)
+    bridge: Column = pull * (1.0 - lead) * unlike * surely_about
+    return bridge
+
+
+def _feedback(vectors: NDArray[np.float32], lead: Column, order: NDArray[np.int64]) -> Column:
+    """Return [n] the highest cosine with one of the three strongest others, each times its closeness."""
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, 0.0)
+    strongest = order[:_FEEDBACK]
+    nearest: Column = (cosines[:, strongest] * lead[strongest]).max(axis=1).astype(float)
+    return nearest

@@ -6,6 +6,7 @@ import faiss
 import numpy as np
 import torch
 
+from gateway.context.asked import ask
 from gateway.context.encoding import Encoding, unit
 from gateway.context.judge import judge, sort_out
 from gateway.context.report import Document
@@ -58,7 +59,7 @@ def test_judging_costs_little_beside_the_encoder() -> None:
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
     rng = np.random.default_rng(11)
-    asked = encoding(rng, 14)
+    asked = ask(QUESTION, encoding(rng, 14))
     for num_chunks, limit_ms in ((20, 20.0), (100, 100.0)):
         documents = chunks(rng, num_chunks)
         encodings = [encoding(rng, 130) for _ in documents]
@@ -66,7 +67,7 @@ def test_judging_costs_little_beside_the_encoder() -> None:
         for _ in range(5):
             started = time.process_time()
             sorting = sort_out(QUESTION, documents)
-            judgement = judge(QUESTION, sorting, documents, asked, encodings, FULL)
+            judgement = judge(asked, sorting, documents, encodings, FULL)
             durations.append((time.process_time() - started) * 1e3)
         assert len(judgement.probability) == num_chunks
         assert min(durations) <= limit_ms

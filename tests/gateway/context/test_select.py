@@ -8,13 +8,13 @@ import pytest
 from gateway.context.render import arrange, render_document
 from gateway.context.report import Document
 from gateway.context.select import keep_probability, meet, probability_without_links, within_budget
-from gateway.context.signals import Signals
+from gateway.context.signals import SIGNALS, Signals
 from gateway.context.weights import FULL
 
 
 def test_the_probability_is_the_logistic_of_the_weighted_signals() -> None:
     column = np.array([0.5])
-    signals = Signals(*[column] * 8)
+    signals = Signals(*[column] * len(SIGNALS))
     total = FULL.intercept + 0.5 * sum(FULL.per_signal.values())
     assert keep_probability(signals, FULL)[0] == pytest.approx(1 / (1 + math.exp(-total)))
     total -= 0.5 * FULL.per_signal["bridge"]
