@@ -23,8 +23,10 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Configuration documents.", no_args_is_help=True)
 trace_app = typer.Typer(help="Recorded turns.", no_args_is_help=True)
+eval_app = typer.Typer(help="Measure the product on labelled requests.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(trace_app, name="trace")
+app.add_typer(eval_app, name="eval")
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
