@@ -51,6 +51,14 @@ def question_of(body: Mapping[str, Any]) -> str:
     return last if isinstance(last, str) else ""
 
 
+def history_of(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what user and assistant said before the last user message, oldest first."""
+    said = [message for message in body.get("messages") or () if message["role"] in ("user", "assistant")]
+    asked = [index for index, message in enumerate(said) if message["role"] == "user"]
+    earlier = said[: asked[-1]] if asked else []
+    return tuple(text for message in earlier if (text := _text(message.get("content"))).strip())
+
+
 def _text(content: object) -> str:
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from gateway.context.report import Document
+from gateway.context.report import Document, Verdict
 
 Order: TypeAlias = Literal["as_sent", "relevance", "ends"]
 
@@ -20,6 +20,12 @@ def render_document(document: Document, template: str) -> str:
         template = _without_title(template)
     fields = {"id": document.id, "title": document.title.strip(), "text": document.text.strip()}
     return _FIELD.sub(lambda match: fields[match[1]], template)
+
+
+def kept_in_order(verdicts: Sequence[Verdict], order: Order) -> list[int]:
+    """Return the positions, as sent, of the documents that stay, in the order of the prompt."""
+    kept = [index for index, verdict in enumerate(verdicts) if verdict.is_kept]
+    return [kept[place] for place in arrange([verdicts[index].score for index in kept], order)]
 
 
 def arrange(scores: Sequence[float], order: Order) -> list[int]:

@@ -29,7 +29,7 @@ CONTROL = Arm(name="control", start=0.0, pruning=False, gravity=False)
 async def assign(turn: Turn, deps: Deps) -> Turn:
     """Fix the configuration snapshot, the task and the lane. Raises InvalidRequest where none is such."""
     snapshot = deps.config.snapshot
-    task = requested_task(turn, snapshot.tasks)
+    task = requested_task(turn.requested_task, snapshot.tasks)
     experiment = experiment_for(task.task_type, snapshot.experiments)
     assignment, arm = choose_lane(turn, experiment)
     if arm.task is not None:
@@ -37,12 +37,12 @@ async def assign(turn: Turn, deps: Deps) -> Turn:
     return replace(turn, task=task, config_sha=snapshot.sha, assignment=assignment)
 
 
-def requested_task(turn: Turn, tasks: Mapping[str, TaskDocument]) -> TaskDocument:
-    """Return the task that the request names, or the default. Raises InvalidRequest."""
-    task = tasks.get(turn.requested_task or DEFAULT_TASK)
+def requested_task(name: str, tasks: Mapping[str, TaskDocument]) -> TaskDocument:
+    """Return the task that a request names, or the default for "". Raises InvalidRequest."""
+    task = tasks.get(name or DEFAULT_TASK)
     if task is not None:
         return task
-    if turn.requested_task:
+    if name:
         raise InvalidRequest(
             f"There is no such task. The tasks are: {', '.join(sorted(tasks))}.", param="task"
         )

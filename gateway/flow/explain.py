@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.context.report import Document, Verdict
+from gateway.context.report import Document, PruneReport, Verdict
 from gateway.flow.turn import Outcome, Turn
 
 
 def opening(turn: Turn) -> dict[str, Any]:
     """What is known before the first token."""
-    report = turn.prune_report
-    documents = {document.id: document for document in turn.documents}
     return {
         "turn_id": turn.id,
         "lane": turn.assignment.lane,
@@ -19,12 +17,11 @@ def opening(turn: Turn) -> dict[str, Any]:
         "experiment": turn.assignment.experiment or None,
         "task": turn.task.task_type if turn.task else None,
         "config_sha": turn.config_sha,
-        "theme": list(report.theme) or None,
-        "documents": [_document(verdict, documents.get(verdict.document_id)) for verdict in report.verdicts],
-        "tokens_before": report.tokens_before,
-        "tokens_after": report.tokens_after,
-        "are_tokens_estimated": report.are_tokens_estimated,
-        "note": report.note,
+        "documents": [
+            _document(document, verdict)
+            for document, verdict in zip(turn.documents, turn.prune_report.verdicts, strict=True)
+        ],
+        **pruning(turn.prune_report),
         "bucket": turn.bucket,
         "expected_s": turn.expected_s,
         "worker": turn.worker,
@@ -44,8 +41,25 @@ def closing(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _document(verdict: Verdict, document: Document | None) -> dict[str, Any]:
-    told = {
+def pruning(report: PruneReport) -> dict[str, Any]:
+    """What pruning found, and what it comes to, beside the verdicts."""
+    return {
+        "theme": list(report.theme) or None,
+        "conflicts": [
+            {"documents": conflict.document_ids, "spans": conflict.spans, "detail": conflict.detail}
+            for conflict in report.conflicts
+        ],
+        "centres": [{"documents": centre.document_ids, "theme": centre.theme} for centre in report.centres],
+        "tokens_before": report.tokens_before,
+        "tokens_after": report.tokens_after,
+        "are_tokens_estimated": report.are_tokens_estimated,
+        "note": report.note,
+    }
+
+
+def verdict_on(verdict: Verdict) -> dict[str, Any]:
+    """One document's verdict."""
+    return {
         "id": verdict.document_id,
         "kept": verdict.is_kept,
         "reason": verdict.reason,
@@ -55,7 +69,11 @@ def _document(verdict: Verdict, document: Document | None) -> dict[str, Any]:
         "duplicate_of": verdict.duplicate_of,
         "detail": verdict.detail,
     }
-    if document is not None and verdict.is_kept:
+
+
+def _document(document: Document, verdict: Verdict) -> dict[str, Any]:
+    told = verdict_on(verdict)
+    if verdict.is_kept:
         # langchain#19142: metadata comes back untouched on what is kept.
         told |= {"title": document.title, "metadata": dict(document.metadata)}
     return told

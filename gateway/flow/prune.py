@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gateway.context.decide import PruneOptions, PruneQuery, unpruned_report
 from gateway.context.report import PruneReport
 from gateway.flow.turn import Turn
-from gateway.store.document import ContextSection, TaskDocument
+from gateway.store.document import ContextSection
 from gateway.telemetry.logs import log
 
 if TYPE_CHECKING:
@@ -25,24 +26,41 @@ async def prune(turn: Turn, deps: Deps) -> Turn:
     """Judge the turn's documents. Where that cannot be done all of them stay, and the report says why."""
     if not turn.documents:
         return turn
-    task = turn.task or TaskDocument(task_type="default")
-    try:
-        report = await _judged(turn, task.context, deps)
-    except Exception:  # an answer from everything is better than none
-        logger.exception("prune_failed")
-        why = "Not pruned: pruning failed inside the gateway."
-        report = unpruned_report(turn.documents, ([0] * len(turn.documents), True), why, note=why)
+    context = turn.task.context if turn.task is not None else ContextSection()
+    query = PruneQuery(turn.question, turn.documents)
+    if turn.assignment.pruning:
+        report = await report_on(query, context, turn.model, deps)
+    else:
+        report = await _untouched(query, context, turn.model, OFF_IN_LANE, deps)
     if report.note:
         log(logger, logging.INFO, "prune_note", turn=turn.id, note=report.note)
     return replace(turn, prune_report=report)
 
 
-async def _judged(turn: Turn, context: ContextSection, deps: Deps) -> PruneReport:
-    query = PruneQuery(turn.question, turn.documents)
-    options = PruneOptions(context.keep, context.token_budget, context.template)
-    count_tokens = deps.pool.token_counter(turn.model)
-    if not turn.assignment.pruning:
-        return await deps.pruner.keep_all(query, options, count_tokens, OFF_IN_LANE)
+async def report_on(query: PruneQuery, context: ContextSection, model: str, deps: Deps) -> PruneReport:
+    """Judge ``query`` as ``context`` says; its tokens are counted as ``model`` counts them, or estimated."""
     if not context.pruning:
-        return await deps.pruner.keep_all(query, options, count_tokens, OFF_IN_TASK)
-    return await deps.pruner.prune(query, options, count_tokens)
+        return await _untouched(query, context, model, OFF_IN_TASK, deps)
+    work = deps.pruner.prune(query, _options(context), deps.pool.token_counter(model))
+    return await _or_everything(query, work)
+
+
+async def _untouched(
+    query: PruneQuery, context: ContextSection, model: str, why: str, deps: Deps
+) -> PruneReport:
+    work = deps.pruner.keep_all(query, _options(context), deps.pool.token_counter(model), why)
+    return await _or_everything(query, work)
+
+
+async def _or_everything(query: PruneQuery, work: Awaitable[PruneReport]) -> PruneReport:
+    """Return what ``work`` gives. Where it breaks all stay: an answer from everything is better than none."""
+    try:
+        return await work
+    except Exception:
+        logger.exception("prune_failed")
+        why = "Not pruned: pruning failed inside the gateway."
+        return unpruned_report(query.documents, ([0] * len(query.documents), True), why, note=why)
+
+
+def _options(context: ContextSection) -> PruneOptions:
+    return PruneOptions(context.keep, context.token_budget, context.template)

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gateway.context.render import SEPARATOR, arrange, render_document
+from gateway.context.render import SEPARATOR, kept_in_order, render_document
+from gateway.context.report import Document, PruneReport
 from gateway.flow.controls import (
     DEFAULT_TEMPERATURE,
     build_controls,
@@ -35,7 +36,7 @@ async def shape(turn: Turn, deps: Deps) -> Turn:
     body = {name: value for name, value in turn.body.items() if name not in _OWN_FIELDS}
     body |= _defaults(task.sampling, body)
     warnings: tuple[str, ...] = ()
-    context = render_context(turn, task.context)
+    context = render_context(turn.documents, turn.prune_report, task.context)
     if context:
         body, warnings = _with_context(body, context)
     controls = plain_controls(turn.id)
@@ -52,14 +53,14 @@ async def shape(turn: Turn, deps: Deps) -> Turn:
     )
 
 
-def render_context(turn: Turn, context: ContextSection) -> str:
+def render_context(documents: Sequence[Document], report: PruneReport, context: ContextSection) -> str:
     """Return the kept documents as they stand in the prompt, in the task's order; empty without any."""
-    pairs = zip(turn.documents, turn.prune_report.verdicts, strict=True)
-    kept = [(document, verdict.score) for document, verdict in pairs if verdict.is_kept]
-    if not kept:
+    texts = [
+        render_document(documents[index], context.template)
+        for index in kept_in_order(report.verdicts, context.order)
+    ]
+    if not texts:
         return ""
-    order = arrange([score for _, score in kept], context.order)
-    texts = [render_document(kept[index][0], context.template) for index in order]
     return SEPARATOR.join([context.preamble, *texts] if context.preamble else texts)
 
 

@@ -192,9 +192,9 @@ def test_an_unknown_lane_is_the_clients_mistake() -> None:
 
 def test_an_unknown_task_is_the_clients_mistake() -> None:
     tasks = {"default": TaskDocument(task_type="default")}
-    assert requested_task(turn(), tasks).task_type == "default"
+    assert requested_task("", tasks).task_type == "default"
     with pytest.raises(InvalidRequest) as error:
-        requested_task(turn(requested_task="poetry"), tasks)
+        requested_task("poetry", tasks)
     assert error.value.param == "task"
 
 
