@@ -4,37 +4,38 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.context.alignment import Written, differing_facts, write_down
 from gateway.context.report import Document
-from gateway.context.words import STOP_WORDS, cased_words, is_number, words
+from gateway.context.words import words
 
 CONTAINMENT = 0.6
 """Share of a text's 3-grams that another must have. A cosine of .95 misses a third of the copies that lost a
 sentence, and takes a quarter of contradicting pairs for copies."""
 
 _GRAM = 3
-
-
-@dataclass(frozen=True, slots=True)
-class _Fingerprint:
-    title: str
-    text: str
-    written: tuple[str, ...]
-    """The words as they are written."""
-    grams: frozenset[Hashable]
+_MAX_ORIGINALS = 8
+"""A chunk is laid beside no more than these, so that a hundred forms filled in differently take no seconds."""
+_COLUMNS = 4_096
 
 
 def find_duplicates(documents: Sequence[Document]) -> dict[int, int]:
     """Return, for each near-copy, the index of the earlier document that it repeats."""
-    prints = [_fingerprint(document) for document in documents]
+    grams = [word_grams(document.text) for document in documents]
+    shared = count_shared(grams)
+    written: dict[int, Written] = {}
     copies: dict[int, int] = {}
-    originals: list[int] = []
-    for index, candidate in enumerate(prints):
-        original = next((i for i in originals if _repeats(candidate, prints[i])), None)
-        if original is None:
-            originals.append(index)
-        else:
+    for index, candidate in enumerate(grams):
+        near = np.flatnonzero(shared[index, :index] >= CONTAINMENT * max(len(candidate), 1))
+        alike = [int(each) for each in near if int(each) not in copies]
+        if not candidate:  # no words at all, only signs
+            alike = [each for each in range(index) if documents[each].text == documents[index].text]
+        alike = sorted(alike, key=lambda each: -shared[index, each])[:_MAX_ORIGINALS]
+        original = next((each for each in sorted(alike) if _agree(documents, each, index, written)), None)
+        if original is not None:
             copies[index] = original
     return copies
 
@@ -52,56 +53,36 @@ def word_grams(text: str) -> frozenset[Hashable]:
     return frozenset(zip(*(found[shift:] for shift in range(_GRAM)), strict=False))
 
 
+def count_shared(grams: Sequence[frozenset[Hashable]]) -> NDArray[np.int64]:
+    """Return [n, n] how many 3-grams two texts share. Only what two texts have at all is counted."""
+    n = len(grams)
+    holders: dict[Hashable, list[int]] = defaultdict(list)
+    for index, held in enumerate(grams):
+        for gram in held:
+            holders[gram].append(index)
+    common = [indices for indices in holders.values() if len(indices) > 1]
+    shared = np.zeros((n, n), np.float32)
+    for start in range(0, len(common), _COLUMNS):
+        block = common[start : start + _COLUMNS]
+        holds = np.zeros((n, len(block)), np.float32)
+        for column, indices in enumerate(block):
+            holds[indices, column] = 1.0
+        shared += holds @ holds.T
+    counts: NDArray[np.int64] = shared.astype(np.int64)
+    return counts
+
+
 def contradicts(text: str, other: str) -> bool:
     """Tell whether, in the same place of both texts, different numbers or different names stand."""
-    return _has_conflict(tuple(cased_words(text)), tuple(cased_words(other)))
+    return bool(differing_facts(write_down(text), write_down(other)))
 
 
-def _fingerprint(document: Document) -> _Fingerprint:
-    written = tuple(cased_words(document.text))
-    return _Fingerprint(document.title, document.text, written, word_grams(document.text))
-
-
-def _repeats(candidate: _Fingerprint, original: _Fingerprint) -> bool:
-    if candidate.grams or original.grams:
-        is_alike = containment(candidate.grams, original.grams) >= CONTAINMENT
-    else:  # no words at all, only signs
-        is_alike = candidate.text == original.text
-    return (
-        is_alike
-        and not _has_conflict(candidate.written, original.written)
-        and not contradicts(candidate.title, original.title)
-    )
-
-
-def _has_conflict(written: tuple[str, ...], others: tuple[str, ...]) -> bool:
-    """Compare what each side has alone: the same two words before or after it mean the same place."""
-    lowered, lowered_there = [word.lower() for word in written], [word.lower() for word in others]
-    alone, alone_there = set(lowered) - set(lowered_there), set(lowered_there) - set(lowered)
-    if not alone or not alone_there:
-        return False
-    there = _places(others, lowered_there, alone_there)
-    here = _places(written, lowered, alone)
-    return any(kind in there[place] for place, kinds in here.items() for kind in kinds)
-
-
-def _places(
-    written: tuple[str, ...], lowered: list[str], wanted: set[str]
-) -> dict[tuple[str, ...], set[str]]:
-    """Map the two neighbours on either side of each wanted word to "number" or "name", which it is."""
-    around = ["", "", *lowered, "", ""]
-    places: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for index, word in enumerate(written):
-        kind = _kind(word) if lowered[index] in wanted else None
-        if kind is not None:
-            places["before", around[index], around[index + 1]].add(kind)
-            places["after", around[index + 3], around[index + 4]].add(kind)
-    return places
-
-
-def _kind(word: str) -> str | None:
-    if is_number(word):
-        return "number"
-    if word[0].isupper() and word.lower() not in STOP_WORDS:
-        return "name"
-    return None
+def _agree(documents: Sequence[Document], first: int, second: int, written: dict[int, Written]) -> bool:
+    """Tell whether two near-copies state the same; ``written`` keeps what has been split into words."""
+    if documents[first].text != documents[second].text:
+        for index in (first, second):
+            if index not in written:
+                written[index] = write_down(documents[index].text)
+        if differing_facts(written[first], written[second]):
+            return False
+    return not contradicts(documents[first].title, documents[second].title)

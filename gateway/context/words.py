@@ -45,6 +45,11 @@ def cased_words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
+def located_words(text: str, begin: int = 0) -> list[tuple[int, int]]:
+    """Return where each word or number stands, [start, end) in characters, from ``begin`` on."""
+    return [match.span() for match in _WORD.finditer(text, begin)]
+
+
 def content_words(text: str) -> list[str]:
     """Return ``words`` without those that say nothing of the subject."""
     return [word for word in words(text) if word not in STOP_WORDS]
