@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import logging
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gateway.api.leaving import while_connected
 from gateway.api.problems import error_response
 from gateway.api.sse import EventStream
 from gateway.api.state import note_error
@@ -40,16 +42,8 @@ class TurnResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         work = self._stream if self._turn.is_streaming else self._send_whole
-        answer = asyncio.create_task(work(scope, receive, send), name=self._turn.id)
-        leaving = asyncio.create_task(_until_gone(receive), name=f"{self._turn.id} leaving")
-        try:
-            await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            leaving.cancel()
-            answer.cancel()
-            await asyncio.wait({answer, leaving})
-        if not answer.cancelled():
-            answer.result()
+        with contextlib.suppress(ClientDisconnect):  # nobody is there to be told
+            await while_connected(receive, work(scope, receive, send), self._turn.id)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         settings = self._deps.settings
@@ -92,8 +86,3 @@ class TurnResponse(Response):
             logger.exception("turn_failed")
             return InternalError()
         return None
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from gateway.api.state import note_error
 from gateway.errors import (
@@ -67,6 +68,13 @@ def problem_response(error: RequestError, path: str) -> Response:
     )
 
 
+class Unsent(Response):
+    """No answer: nobody is there to read one. The request counts as cancelled."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        return
+
+
 def install(app: FastAPI) -> None:
     """Answer every error of the application in the shape of its path."""
     app.add_exception_handler(RequestError, _request_error)
@@ -96,7 +104,7 @@ async def _http_exception(request: Request, error: Exception) -> Response:
 
 
 async def _client_gone(request: Request, error: Exception) -> Response:
-    return Response(status_code=400)  # nobody is there to read it
+    return Unsent()
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

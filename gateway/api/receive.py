@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from gateway.api.documents import normalised
 from gateway.api.guard import read_body, require_lane_choice
-from gateway.api.schema import OWN_FIELDS, REQUESTS, check, parsed
+from gateway.api.schema import OWN_FIELDS, REQUESTS, M, check, checked, parsed
 from gateway.flow.assign import LANE_HEADER
 from gateway.flow.deps import Deps
 from gateway.flow.turn import Endpoint, Turn
@@ -39,6 +39,17 @@ async def receive(request: Request, deps: Deps, endpoint: Endpoint) -> Turn:
         gravity_override=MappingProxyType(body.get("gravity") or {}),
         question=question_of(body),
     )
+
+
+async def read(request: Request, deps: Deps, model: type[M]) -> tuple[M, dict[str, Any]]:
+    """Return a body that is no turn's, as ``model`` and as it came.
+
+    Raises RequestTooLarge, InvalidJson, InvalidRequest.
+    """
+    body = parsed(await read_body(request, deps.settings.max_body_bytes))
+    sent = checked(model, body)
+    deps.fields.note(body.keys() - model.model_fields.keys())
+    return sent, body
 
 
 def question_of(body: Mapping[str, Any]) -> str:

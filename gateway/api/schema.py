@@ -5,7 +5,7 @@ What is checked is not changed: unknown fields stay in the body and go to the wo
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -29,23 +29,26 @@ Stop: TypeAlias = str | Annotated[list[str], Field(max_length=MAX_STOPS)]
 Penalty: TypeAlias = Annotated[float, Field(ge=-2.0, le=2.0)]
 Tokens: TypeAlias = Annotated[int, Field(ge=1, le=10_000_000)]
 Bias: TypeAlias = Annotated[float, Field(ge=-100.0, le=100.0)]
+M = TypeVar("M", bound=BaseModel)
 TokenIds: TypeAlias = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """The base of every request: no value is coerced, what is not known is not looked at."""
+
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
-class StreamOptions(_Strict):
+class StreamOptions(Strict):
     include_usage: bool | None = None
 
 
-class Message(_Strict):
+class Message(Strict):
     role: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     content: str | list[dict[str, Any]] | None = None
 
 
-class CommonRequest(_Strict):
+class CommonRequest(Strict):
     """What the two endpoints share."""
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=512)]
@@ -116,13 +119,18 @@ def parsed(raw: bytes) -> dict[str, Any]:
 
 def check(endpoint: Literal["/v1/chat/completions", "/v1/completions"], body: dict[str, Any]) -> None:
     """Raise InvalidRequest for the first field that is wrong."""
-    try:
-        REQUESTS[endpoint].model_validate(body)
-    except ValidationError as error:
-        raise _invalid(error, "", KNOWN_FIELDS) from None
+    checked(REQUESTS[endpoint], body)
     override = body.get("gravity")
     if override:
         check_override(override)
+
+
+def checked(model: type[M], body: dict[str, Any]) -> M:
+    """Return ``body`` as ``model``. Raises InvalidRequest for the first field that is wrong."""
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        raise _invalid(error, "", KNOWN_FIELDS | model.model_fields.keys()) from None
 
 
 def check_override(override: dict[str, Any]) -> None:

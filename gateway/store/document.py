@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -18,6 +18,10 @@ from worker.protocol import (
     ThemeVector,
     Word,
 )
+
+Keep: TypeAlias = Literal["balanced", "safe"] | Probability
+TokenBudget: TypeAlias = Annotated[int, Field(ge=16, le=1_000_000)]
+Order: TypeAlias = Literal["as_sent", "relevance", "ends"]
 
 
 class ConfigModel(BaseModel):
@@ -48,11 +52,11 @@ class ContextSection(ConfigModel):
     """What stays of the documents."""
 
     pruning: bool = True
-    keep: Literal["balanced", "safe"] | Probability = "balanced"
+    keep: Keep = "balanced"
     """Which documents stay: as few as answer nearly every question, more so that next to nothing is lost,
     or those from this keep-probability on."""
-    token_budget: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
-    order: Literal["as_sent", "relevance", "ends"] = "as_sent"
+    token_budget: TokenBudget | None = None
+    order: Order = "as_sent"
     template: str = "[{id}] {title}\n{text}"
     """One document; {id}, {title} and {text} are filled in, an empty title leaves no gap."""
     preamble: str = "Answer from these documents."
