@@ -26,7 +26,8 @@ GatewayError                     status  type                    code
     ├── Unavailable              503     server_error            unavailable
     │   ├── NoWorkers            503     server_error            no_workers
     │   ├── ShuttingDown         503     server_error            shutting_down
-    │   └── StoreUnavailable     503     server_error            store_unavailable
+    │   ├── StoreUnavailable     503     server_error            store_unavailable
+    │   └── EncoderUnavailable   503     server_error            encoder_unavailable
     ├── UpstreamTimeout          504     server_error            upstream_timeout
     └── UpstreamRejected         the worker's own 4xx, passed on
 """
@@ -232,6 +233,13 @@ class StoreUnavailable(Unavailable):
 
     code = "store_unavailable"
     default_message = "The store does not answer."
+
+
+class EncoderUnavailable(Unavailable):
+    """Documents cannot be judged now, and judging them is all that was asked for."""
+
+    code = "encoder_unavailable"
+    default_message = "The encoder is not available now."
 
 
 class UpstreamTimeout(RequestError):

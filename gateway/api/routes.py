@@ -14,6 +14,8 @@ from gateway.api.chat import chat
 from gateway.api.completions import completions
 from gateway.api.health import health, livez, metrics, readyz
 from gateway.api.models import get_model, list_models
+from gateway.api.prune import prune
+from gateway.api.rerank import rerank
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -28,6 +30,10 @@ class Path:
 PATHS = (
     Path("POST", "/v1/chat/completions", chat),
     Path("POST", "/v1/completions", completions),
+    Path("POST", "/v1/prune", prune),
+    Path("POST", "/v1/rerank", rerank),
+    Path("POST", "/v2/rerank", rerank),  # where Cohere's second client looks for it
+    Path("POST", "/rerank", rerank),  # and vLLM's
     Path("GET", "/v1/models", list_models),
     Path("GET", "/v1/models/{model:path}", get_model),
     Path("GET", "/admin/turns/{turn_id}", get_turn),

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 
 import faiss
 
-from gateway.context.asked import ask
+from gateway.context.asked import ask, needed_history
 from gateway.context.decide import (
     PruneOptions,
     PruneQuery,
@@ -22,6 +22,7 @@ from gateway.context.decide import (
 from gateway.context.embed import Encoder, EncoderSettings
 from gateway.context.encoding import Encoding
 from gateway.context.judge import judge, sort_out
+from gateway.context.rank import Ranked, ranking
 from gateway.context.render import SEPARATOR, render_document
 from gateway.context.report import Document, PruneReport
 from gateway.context.weights import FULL, VECTORS
@@ -71,8 +72,16 @@ class Pruner:
             weighing = group.create_task(self._weigh_in_time(query))
         counts, weighed = counting.result(), weighing.result()
         if isinstance(weighed, str):
-            return unpruned_report(query.documents, counts, weighed, note=weighed)
+            why = f"Not pruned: {weighed}."
+            return unpruned_report(query.documents, counts, why, note=why)
         return await self._on_thread(pruned_report, query, options, weighed, counts)
+
+    async def rank(self, query: PruneQuery) -> tuple[Ranked, ...]:
+        """Return all of ``query.documents``, best first. Raises EncoderError where they cannot be judged."""
+        weighed = await self._weigh_in_time(query)
+        if isinstance(weighed, str):
+            raise EncoderError(weighed)
+        return ranking(len(query.documents), weighed)
 
     async def keep_all(
         self, query: PruneQuery, options: PruneOptions, count_tokens: TokenCounter, why: str
@@ -86,18 +95,18 @@ class Pruner:
     async def _weigh_in_time(self, query: PruneQuery) -> Weighed | str:
         """Return what was weighed, or why nothing could be."""
         if not query.question.strip():
-            return "Not pruned: there is no question to judge the documents against."
+            return "there is no question to judge the documents against"
         if len(query.documents) > MAX_DOCUMENTS:
-            return f"Not pruned: there are more than {MAX_DOCUMENTS} documents."
+            return f"there are more than {MAX_DOCUMENTS} documents"
         try:
             async with asyncio.timeout(_LOAD_S) as limit:
                 await self._encoder.warm()
                 limit.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
                 return await self._weigh(query)
         except EncoderError as error:
-            return f"Not pruned: {error}."
+            return str(error)
         except TimeoutError:
-            return "Not pruned: the encoder took too long."
+            return "the encoder took too long"
 
     async def _weigh(self, query: PruneQuery) -> Weighed:
         question = _bounded(query.question)
@@ -109,9 +118,10 @@ class Pruner:
         texts = [
             _encoded_text(document) for position, document in enumerate(documents) if position not in given
         ]
-        encoded = await self._encoder.encode([question, *texts])
+        history = needed_history(question, query.history)
+        encoded = await self._encoder.encode([question, *history, *texts])
         asked, *rest = encoded.encodings
-        fresh = iter(rest)
+        fresh = iter(rest[len(history) :])
         encodings = [
             given[position] if position in given else next(fresh) for position in range(len(documents))
         ]
@@ -119,9 +129,8 @@ class Pruner:
         if given:
             weights, encodings = VECTORS, [encoding.without_tokens() for encoding in encodings]
         started = time.perf_counter()
-        judgement = await self._on_thread(
-            judge, ask(question, asked), sorting, query.documents, encodings, weights
-        )
+        asked_for = ask(question, asked, list(zip(history, rest, strict=False)))
+        judgement = await self._on_thread(judge, asked_for, sorting, query.documents, encodings, weights)
         judge_ms = (time.perf_counter() - started) * 1e3
         return Weighed(sorting, judgement, encoded.encode_ms, judge_ms, encoded.num_cache_hits, note)
 
