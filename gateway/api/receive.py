@@ -11,6 +11,7 @@ from starlette.requests import Request
 from gateway.api.documents import normalised
 from gateway.api.guard import read_body, require_lane_choice
 from gateway.api.schema import OWN_FIELDS, REQUESTS, M, check, checked, parsed
+from gateway.context.asked import recent
 from gateway.flow.assign import LANE_HEADER
 from gateway.flow.deps import Deps
 from gateway.flow.turn import Endpoint, Turn
@@ -38,6 +39,7 @@ async def receive(request: Request, deps: Deps, endpoint: Endpoint) -> Turn:
         requested_task=body.get("task") or "",
         gravity_override=MappingProxyType(body.get("gravity") or {}),
         question=question_of(body),
+        history=history_of(body),
     )
 
 
@@ -63,11 +65,11 @@ def question_of(body: Mapping[str, Any]) -> str:
 
 
 def history_of(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what user and assistant said before the last user message, oldest first."""
+    """Return what user and assistant said before the last user message, oldest first, as far as it is read."""
     said = [message for message in body.get("messages") or () if message["role"] in ("user", "assistant")]
     asked = [index for index, message in enumerate(said) if message["role"] == "user"]
     earlier = said[: asked[-1]] if asked else []
-    return tuple(text for message in earlier if (text := _text(message.get("content"))).strip())
+    return recent([_text(message.get("content")) for message in earlier])
 
 
 def _text(content: object) -> str:

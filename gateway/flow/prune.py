@@ -27,7 +27,7 @@ async def prune(turn: Turn, deps: Deps) -> Turn:
     if not turn.documents:
         return turn
     context = turn.task.context if turn.task is not None else ContextSection()
-    query = PruneQuery(turn.question, turn.documents)
+    query = PruneQuery(turn.question, turn.documents, turn.history)
     if turn.assignment.pruning:
         report = await report_on(query, context, turn.model, deps)
     else:

@@ -59,6 +59,7 @@ def without_texts(turn: Turn, hide: Hide) -> Turn:
         headers={},
         documents=tuple(_hidden_document(document, hide) for document in turn.documents),
         question=hide(turn.question),
+        history=tuple(hide(text) for text in turn.history),
         gravity_override={},
         prune_report=_hidden_report(turn.prune_report),
         controls=_hidden_controls(turn.controls),
@@ -76,7 +77,9 @@ def _hidden_document(document: Document, hide: Hide) -> Document:
 
 def _hidden_report(report: PruneReport) -> PruneReport:
     verdicts = tuple(replace(verdict, detail="") for verdict in report.verdicts)
-    return replace(report, verdicts=verdicts, theme=())
+    conflicts = tuple(replace(conflict, spans=("", ""), detail="") for conflict in report.conflicts)
+    centres = tuple(replace(centre, theme=()) for centre in report.centres)
+    return replace(report, verdicts=verdicts, theme=(), conflicts=conflicts, centres=centres)
 
 
 def _hidden_controls(controls: DecodeControls) -> DecodeControls:

@@ -73,6 +73,8 @@ class Turn:
     gravity_override: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     question: str = ""
     """The last user message or the prompt: what the documents are judged against."""
+    history: tuple[str, ...] = ()
+    """The conversation's recent texts before it, oldest first: what an elliptical question is about."""
 
     # assign
     assignment: Assignment = Assignment()
