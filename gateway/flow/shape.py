@@ -67,7 +67,7 @@ def render_context(documents: Sequence[Document], report: PruneReport, context: 
 def _with_context(body: dict[str, Any], context: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Put ``context`` before what is asked; a warning where it has no place there."""
     if "messages" in body:
-        return {**body, "messages": _before_question(body["messages"], context)}, ()
+        return {**body, "messages": before_question(body["messages"], context)}, ()
     prompt = body.get("prompt")
     if isinstance(prompt, str):
         return {**body, "prompt": context + SEPARATOR + prompt}, ()
@@ -76,7 +76,7 @@ def _with_context(body: dict[str, Any], context: str) -> tuple[dict[str, Any], t
     return body, (TOKEN_PROMPT,)
 
 
-def _before_question(messages: Sequence[Mapping[str, Any]], context: str) -> list[Mapping[str, Any]]:
+def before_question(messages: Sequence[Mapping[str, Any]], context: str) -> list[Mapping[str, Any]]:
     """Return the messages with ``context`` at the front of the last one from the user."""
     asked = [index for index, message in enumerate(messages) if message.get("role") == "user"]
     if not asked:
