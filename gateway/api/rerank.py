@@ -81,6 +81,7 @@ def _meta(ranked: Sequence[Ranked]) -> dict[str, Any]:
     num_unjudged = sum(not each.is_judged for each in ranked)
     if num_unjudged:
         meta["warnings"] = [
-            f"{num_unjudged} documents were not judged: the encoder cannot read their script or the query's."
+            f"{num_unjudged} of {len(ranked)} documents were not judged: "
+            "the encoder cannot read their script or the query's."
         ]
     return meta
