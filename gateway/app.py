@@ -10,12 +10,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from redis.asyncio import Redis
 
 from gateway.api import problems
 from gateway.api.access import Access
 from gateway.api.routes import PATHS, TEMPLATES
 from gateway.context.embed import Encoder, EncoderSettings
+from gateway.context.encoders import Encoders
 from gateway.context.pruner import Pruner
+from gateway.context.remote import RemoteSettings
+from gateway.context.shared_cache import SharedCache, SharedSettings
 from gateway.errors import ConfigError, EncoderError
 from gateway.flow.bucket import TaskEntropies
 from gateway.flow.deps import Deps
@@ -29,8 +33,6 @@ from gateway.telemetry.logs import log
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.once import FieldNotes
 
-ENCODE_S = 20.0
-"""A request waits for its encodings so long and then goes on unpruned."""
 RESTART_PAUSE_S = 1.0
 
 logger = logging.getLogger(__name__)
@@ -59,7 +61,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            deps.pruner.close()
+            await deps.pruner.aclose()
             await deps.recorder.close()
             await deps.pool.close()
             await deps.redis.aclose()
@@ -78,8 +80,7 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
     return Deps(
         settings=settings,
         config=ConfigStore.open(settings.config_dir),
-        # Without the preload the model is loaded by the first request that needs it.
-        pruner=Pruner.open() if settings.preload_encoder else Pruner(Encoder(EncoderSettings()), ENCODE_S),
+        pruner=Pruner(_encoders(settings, redis, metrics), settings.encoder_timeout_s),
         pool=Pool.open(settings, time.monotonic),
         entropies=TaskEntropies(redis, settings.entropy_weight),
         recorder=Recorder(redis, settings, metrics),
@@ -93,6 +94,33 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
         started_at=time.time(),
         new_id=new_turn_id,
     )
+
+
+def _encoders(settings: GatewaySettings, redis: Redis, metrics: Metrics) -> Encoders:
+    """Return the encoders, none of them ready yet; both share one cache in Redis."""
+    shared = None
+    if settings.shares_encodings:
+        limits = SharedSettings(settings.encoder_redis_ttl_s, settings.encoder_redis_timeout_s)
+        shared = SharedCache(redis, limits, metrics)
+    local = EncoderSettings(
+        model=settings.encoder_model,
+        precision=settings.encoder_precision,
+        num_threads=settings.encoder_threads,
+        cache_bytes=settings.encoder_cache_bytes,
+        reads=settings.encoder_scripts,
+    )
+    if settings.encoder_url is None:
+        return Encoders(Encoder(local, shared, metrics))
+    key = settings.encoder_api_key
+    remote = RemoteSettings(
+        url=settings.encoder_url,
+        model=settings.encoder_remote_model,
+        api_key=key.get_secret_value() if key else "",
+        # A server that hangs is noticed before the request gives up.
+        timeout_s=settings.encoder_timeout_s / 2,
+        cache_bytes=settings.encoder_cache_bytes,
+    )
+    return Encoders(Encoder(local, shared, metrics), Encoder(remote, shared, metrics))
 
 
 def new_turn_id() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic.fields import FieldInfo
@@ -34,7 +35,9 @@ class _SecretFiles(PydanticBaseSettingsSource):
 class GatewaySettings(BaseSettings):
     """Every variable is ``NG_`` and the field's name in capitals; secrets may come as ``NG_…_FILE``."""
 
-    model_config = SettingsConfigDict(env_prefix="NG_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="NG_", extra="ignore", frozen=True, hide_input_in_errors=True
+    )
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
@@ -72,6 +75,30 @@ class GatewaySettings(BaseSettings):
 
     preload_encoder: bool = True
     """Load the encoder while the gateway starts; otherwise the first request with documents waits for it."""
+    encoder_model: Annotated[str, Field(min_length=1)] = "all-MiniLM-L6-v2"
+    """The bundled encoder, a folder, or an id in the local Hugging Face cache."""
+    encoder_scripts: Literal["latin", "any"] = "latin"
+    """What ``encoder_model`` can read. Other documents are kept, or judged by the remote encoder."""
+    encoder_precision: Literal["auto", "bf16", "fp32"] = "auto"
+    """auto: whichever of the two this processor multiplies faster."""
+    encoder_threads: Annotated[int, Field(ge=1, le=256)] = 1
+    encoder_timeout_s: Seconds = 20.0
+    """A request waits for its encodings so long and then goes on unpruned."""
+    encoder_cache_bytes: Annotated[int, Field(ge=0)] = 256 * 2**20
+    """Encodings kept in this process, of each encoder; a chunk of 100 tokens takes about 90 kB."""
+    encoder_redis_cache: bool | None = None
+    """Share encodings over Redis. Unset: where ``text_retention`` is full, as texts can be read from them."""
+    encoder_redis_ttl_s: Annotated[int, Field(ge=1)] = 7 * 86_400
+    encoder_redis_timeout_s: Seconds = 0.05
+    """A request waits so long for what Redis has of its texts, and then encodes them."""
+    encoder_url: str | None = None
+    """A server with OpenAI's /v1/embeddings, for the scripts that ``encoder_model`` cannot read, and for
+    tasks that ask for it."""
+    encoder_api_key: SecretStr | None = None
+    """Sent to ``encoder_url`` as a bearer token."""
+    encoder_api_key_file: str | None = None
+    encoder_remote_model: Annotated[str, Field(min_length=1)] = "default"
+    """What ``encoder_url`` calls its model. Give another model another name: encodings are kept by it."""
 
     ping_interval_s: Seconds = 15.0
     drain_s: Annotated[float, Field(ge=0.0, le=3_600.0)] = 30.0
@@ -106,6 +133,37 @@ class GatewaySettings(BaseSettings):
         if len(set(workers)) != len(workers):
             raise ValueError("a worker is named twice")
         return workers
+
+    @field_validator("encoder_url")
+    @classmethod
+    def _encoder_address(cls, url: str | None) -> str | None:
+        if not url:
+            return None
+        parts = urlsplit(url)
+        is_plain = parts.port != 0 and not parts.query and not parts.fragment
+        if parts.scheme not in ("http", "https") or not parts.hostname or not is_plain:
+            raise ValueError(
+                "an encoder's address is http://HOST or https://HOST, with a port and a path or not"
+            )
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("an encoder's key belongs into NG_ENCODER_API_KEY, not into its address")
+        return url.rstrip("/").removesuffix("/v1")
+
+    @field_validator("encoder_api_key")
+    @classmethod
+    def _printable(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and not (
+            key.get_secret_value().isascii() and key.get_secret_value().isprintable()
+        ):
+            raise ValueError("a key has printable ASCII characters alone")
+        return key
+
+    @property
+    def shares_encodings(self) -> bool:
+        """Whether encodings go to Redis: as it is set, else as ``text_retention`` allows."""
+        if self.encoder_redis_cache is None:
+            return self.text_retention == "full"
+        return self.encoder_redis_cache
 
     @classmethod
     def settings_customise_sources(

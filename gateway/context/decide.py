@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.context import verdicts
+from gateway.context.encoders import EncoderChoice
 from gateway.context.judge import Judgement, Sorting
 from gateway.context.report import Document, PruneReport, Verdict
 from gateway.context.themes import theme_words
@@ -38,6 +39,7 @@ class PruneOptions:
     """The kept documents' tokens never exceed it."""
     template: str = "{text}"
     """How a document stands in the prompt, for its tokens; see ``render_document``."""
+    encoder: EncoderChoice = "auto"
 
 
 @dataclass(frozen=True, slots=True)

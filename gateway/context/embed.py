@@ -1,20 +1,27 @@
-"""The encoder beside the event loop: its own thread, a bounded cache, and one kind of error."""
+"""An encoder with what it has encoded before, in process and in Redis, and with what it is encoding now."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
 
-from gateway.context.encoding import BUNDLED_ENCODER, EncoderModel, Encoding, EncodingStopped, Precision
-from gateway.errors import EncoderError
+from gateway.context.encoding import BUNDLED_ENCODER, Encoding, Precision, Space
+from gateway.context.local import LocalSource
+from gateway.context.remote import RemoteSettings, RemoteSource
+from gateway.context.shared_cache import SharedCache, shared_key
+from gateway.context.words import is_latin
+from gateway.telemetry.metrics import Metrics
 
-_RETRY_LOAD_S = 60.0
+Tier: TypeAlias = Literal["process", "redis", "encoder"]
+"""Where an encoding came from."""
+
+_LARGE_CHARS = 500_000
+"""Hashing more than this would hold up the event loop for longer than a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,8 @@ class EncoderSettings:
     precision: Precision = "auto"
     num_threads: int = 1
     cache_bytes: int = 256 * 2**20
+    reads: Literal["latin", "any"] = "latin"
+    """The scripts that the model knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +42,50 @@ class Encoded:
     """The encodings of one request's texts, in their order."""
 
     encodings: tuple[Encoding, ...]
-    num_cache_hits: int
+    tiers: tuple[Tier, ...]
     encode_ms: float
-    """Wall time in the encoder; 0 where the cache had everything."""
+    """Wall time in the encoder; 0 where the caches had everything."""
+
+    @property
+    def num_cache_hits(self) -> int:
+        return self.num_hits()
+
+    def num_hits(self, first: int | None = None) -> int:
+        """Return how many of the ``first`` texts, or of all, were in one of the caches."""
+        return sum(tier != "encoder" for tier in self.tiers[:first])
+
+
+class EncodingSource(Protocol):
+    """Makes encodings: a model on a thread of this process, or another server."""
+
+    @property
+    def dimension(self) -> int | None:
+        """Length of the vectors; None before ``warm``."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Differs between sources whose vectors cannot be compared; known after ``warm``."""
+
+    def start(self) -> None:
+        """Begin to get ready, without waiting."""
+
+    async def warm(self) -> None:
+        """Be ready. Raises EncoderError."""
+
+    async def encode(self, texts: Sequence[str]) -> tuple[list[Encoding], float]:
+        """Return the encodings of all ``texts`` and the milliseconds it took. Raises EncoderError."""
+
+    def close(self) -> None:
+        """End what needs no event loop."""
+
+    async def aclose(self) -> None:
+        """End everything."""
 
 
 class EncodingCache:
-    """Least recently used encodings by hash of (model, text), bounded in bytes."""
+    """Least recently used encodings by hash of their text, bounded in bytes."""
 
-    def __init__(self, model: str, max_bytes: int) -> None:
-        self._model = model.encode()
+    def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._num_bytes = 0
         self._entries: OrderedDict[bytes, Encoding] = OrderedDict()
@@ -53,11 +96,6 @@ class EncodingCache:
     @property
     def num_bytes(self) -> int:
         return self._num_bytes
-
-    def key(self, text: str) -> bytes:
-        return hashlib.blake2b(
-            text.encode("utf-8", "surrogatepass"), key=self._model[:64], digest_size=16
-        ).digest()
 
     def get(self, key: bytes) -> Encoding | None:
         entry = self._entries.get(key)
@@ -76,80 +114,149 @@ class EncodingCache:
             self._num_bytes -= oldest.num_bytes
 
 
-class Encoder:
-    """Encodes texts on its own thread, where the model is loaded as well."""
+@dataclass(slots=True)
+class _Flight:
+    """Texts on their way through Redis and encoder, for one request or several that want the same."""
 
-    def __init__(self, settings: EncoderSettings, clock: Callable[[], float] = time.monotonic) -> None:
+    task: asyncio.Task[_Landed]
+    keys: tuple[bytes, ...]
+    num_waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Landed:
+    found: Mapping[bytes, tuple[Encoding, Tier]]
+    encode_ms: float
+
+
+class Encoder:
+    """Encodes texts, none of them twice."""
+
+    def __init__(
+        self,
+        settings: EncoderSettings | RemoteSettings,
+        shared: SharedCache | None = None,
+        metrics: Metrics | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.settings = settings
-        self._clock = clock
-        self._cache = EncodingCache(settings.model, settings.cache_bytes)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="encoder")
-        self._model: EncoderModel | None = None
-        self._load_failure: tuple[float, str] | None = None
+        self._source = _open(settings, clock)
+        self._name = "remote" if isinstance(settings, RemoteSettings) else "local"
+        self._cache = EncodingCache(settings.cache_bytes)
+        self._shared = shared
+        self._metrics = metrics or Metrics()
+        self._flights: dict[bytes, _Flight] = {}
 
     def start(self) -> None:
         """Begin to load the model, without waiting; ``warm`` tells how it went."""
-        self._thread.submit(self._loaded)
+        self._source.start()
 
     async def warm(self) -> None:
-        """Wait until the model is loaded. Raises EncoderError."""
-        if self._model is None:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._loaded)
+        """Wait until texts can be encoded. Raises EncoderError."""
+        await self._source.warm()
 
     @property
     def dimension(self) -> int | None:
-        """Length of the vectors; None before the model is loaded."""
-        return self._model.dimension if self._model else None
+        """Length of the vectors; None before it is warm."""
+        return self._source.dimension
+
+    @property
+    def space(self) -> Space:
+        """What its encodings are to the selector, which knows the bundled encoder's scale alone."""
+        return "full" if self.settings.model == BUNDLED_ENCODER and self._name == "local" else "foreign"
+
+    def can_read(self, text: str) -> bool:
+        """Tell whether it knows the script. Of a server that is taken for granted."""
+        reads_all = isinstance(self.settings, RemoteSettings) or self.settings.reads == "any"
+        return reads_all or is_latin(text)
 
     async def encode(self, texts: Sequence[str]) -> Encoded:
         """Encode ``texts``, those not cached in one pass. Raises EncoderError."""
-        keys = [self._cache.key(text) for text in texts]
-        known = {key: entry for key in keys if (entry := self._cache.get(key)) is not None}
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-        num_hits = sum(key in known for key in keys)
+        await self._source.warm()
+        keys = await _hashed(texts)
+        known: dict[bytes, tuple[Encoding, Tier]] = {}
+        missing: dict[bytes, str] = {}
+        for key, text in zip(keys, texts, strict=True):
+            entry = self._cache.get(key)
+            if entry is None:
+                missing[key] = text
+            else:
+                known[key] = entry, "process"
         encode_ms = 0.0
-        if missing:
-            fresh, encode_ms = await self._on_thread(list(missing.values()))
-            for key, encoding in zip(missing, fresh, strict=True):
-                self._cache.put(key, encoding)
-                known[key] = encoding
-        return Encoded(tuple(known[key] for key in keys), num_hits, encode_ms)
+        for landed in await self._land(missing):
+            known |= landed.found
+            encode_ms += landed.encode_ms
+        encodings, tiers = zip(*(known[key] for key in keys), strict=True) if keys else ((), ())
+        for tier in tiers:
+            self._metrics.encodings.labels(self._name, tier).inc()
+        return Encoded(encodings, tiers, encode_ms)
 
     def close(self) -> None:
         """End the thread; what waits for it is cancelled."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._source.close()
 
-    async def _on_thread(self, texts: Sequence[str]) -> tuple[list[Encoding], float]:
-        stop = threading.Event()
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._encode, texts, stop)
-        except asyncio.CancelledError:
-            stop.set()  # the thread is wanted by others
-            raise
+    async def aclose(self) -> None:
+        """End the thread and the connections, and stop sharing."""
+        await self._source.aclose()
+        if self._shared is not None:
+            await self._shared.aclose()
 
-    def _encode(self, texts: Sequence[str], stop: threading.Event) -> tuple[list[Encoding], float]:
-        model = self._loaded()
-        started = time.perf_counter()
+    async def _land(self, missing: Mapping[bytes, str]) -> list[_Landed]:
+        """Join the flights that carry ``missing``, and begin one for what is on none."""
+        new = {key: text for key, text in missing.items() if key not in self._flights}
+        if new:
+            flight = _Flight(asyncio.create_task(self._fly(new), name="encode"), tuple(new))
+            self._flights |= dict.fromkeys(new, flight)
+            flight.task.add_done_callback(lambda _: self._forget(flight))
+        joined = list({id(self._flights[key]): self._flights[key] for key in missing}.values())
+        for flight in joined:
+            flight.num_waiting += 1
         try:
-            encodings = model.encode(texts, stop)
-        except EncodingStopped as error:
-            raise EncoderError("nobody waits for the encodings") from error
-        except (RuntimeError, ValueError, IndexError, MemoryError) as error:
-            raise EncoderError(f"the encoder failed: {error}") from error
-        return encodings, (time.perf_counter() - started) * 1e3
+            # Shielded: a request that goes away does not take the texts of others with it.
+            return [await asyncio.shield(flight.task) for flight in joined]
+        finally:
+            for flight in joined:
+                flight.num_waiting -= 1
+                if not flight.num_waiting and not flight.task.done():
+                    self._forget(flight)
+                    flight.task.cancel()
 
-    def _loaded(self) -> EncoderModel:
-        """Return the model, loading it once; a failed load is not tried again for a minute."""
-        if self._model is not None:
-            return self._model
-        if self._load_failure is not None and self._clock() - self._load_failure[0] < _RETRY_LOAD_S:
-            raise EncoderError(self._load_failure[1])
-        try:
-            self._model = EncoderModel(
-                self.settings.model, self.settings.precision, self.settings.num_threads
-            )
-        except (ImportError, OSError, ValueError, RuntimeError) as error:
-            message = f"encoder {self.settings.model!r} cannot be loaded: {error}"
-            self._load_failure = (self._clock(), message)
-            raise EncoderError(message) from error
-        return self._model
+    def _forget(self, flight: _Flight) -> None:
+        for key in flight.keys:
+            if self._flights.get(key) is flight:
+                del self._flights[key]
+
+    async def _fly(self, missing: Mapping[bytes, str]) -> _Landed:
+        """Take from Redis what is there, encode the rest in one pass, and keep both."""
+        found: dict[bytes, tuple[Encoding, Tier]] = {}
+        fingerprint, dimension = self._source.fingerprint, self._source.dimension
+        if self._shared is not None and dimension is not None:
+            names = {key: shared_key(fingerprint, key) for key in missing}
+            read = await self._shared.get(list(names.values()), dimension)
+            found = {key: (read[name], "redis") for key, name in names.items() if name in read}
+        rest = {key: text for key, text in missing.items() if key not in found}
+        fresh, encode_ms = await self._source.encode(list(rest.values())) if rest else ([], 0.0)
+        for key, encoding in zip(rest, fresh, strict=True):
+            found[key] = encoding, "encoder"
+            if self._shared is not None:
+                self._shared.put(shared_key(fingerprint, key), encoding)
+        for key, (encoding, _) in found.items():
+            self._cache.put(key, encoding)
+        return _Landed(found, encode_ms)
+
+
+async def _hashed(texts: Sequence[str]) -> list[bytes]:
+    """Return 16 bytes a text that no other text has."""
+    if sum(map(len, texts)) > _LARGE_CHARS:
+        return await asyncio.to_thread(lambda: [_hash(text) for text in texts])
+    return [_hash(text) for text in texts]
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _open(settings: EncoderSettings | RemoteSettings, clock: Callable[[], float]) -> EncodingSource:
+    if isinstance(settings, RemoteSettings):
+        return RemoteSource(settings, clock)
+    return LocalSource(settings.model, settings.precision, settings.num_threads, clock)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,15 +52,17 @@ class Judgement:
         return bool(self.unlinked.max() >= ABOUT)
 
 
-def sort_out(question: str, documents: Sequence[Document]) -> Sorting:
-    """Tell apart what is empty, a copy, unreadable for the encoder, and left to be judged."""
+def sort_out(
+    question: str, documents: Sequence[Document], can_read: Callable[[str], bool] = is_latin
+) -> Sorting:
+    """Tell apart what is empty, a copy, in a script that ``can_read`` denies, and left to be judged."""
     empty = frozenset(index for index, document in enumerate(documents) if not document.text.strip())
     filled = [index for index in range(len(documents)) if index not in empty]
     found = find_duplicates([documents[index] for index in filled])
     copies = {filled[copy]: filled[original] for copy, original in found.items()}
     originals = [index for index in filled if index not in copies]
-    is_readable = is_latin(question)
-    judged = tuple(index for index in originals if is_readable and is_latin(documents[index].text))
+    is_readable = can_read(question)
+    judged = tuple(index for index in originals if is_readable and can_read(documents[index].text))
     return Sorting(empty, copies, frozenset(originals) - frozenset(judged), judged)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
 import faiss
@@ -20,12 +21,14 @@ from gateway.context.decide import (
     unpruned_report,
 )
 from gateway.context.embed import Encoder, EncoderSettings
-from gateway.context.encoding import Encoding
+from gateway.context.encoders import EncoderChoice, Encoders
+from gateway.context.encoding import Space
+from gateway.context.given import encode_request
 from gateway.context.judge import judge, sort_out
 from gateway.context.rank import Ranked, ranking
 from gateway.context.render import SEPARATOR, render_document
 from gateway.context.report import Document, PruneReport
-from gateway.context.weights import FULL, VECTORS
+from gateway.context.weights import FULL, VECTORS, Weights
 from gateway.errors import EncoderError
 
 TokenCounter: TypeAlias = Callable[[Sequence[str]], Awaitable[TokenCounts]]
@@ -35,14 +38,14 @@ MAX_DOCUMENTS = 1_000
 """Beyond this nothing is judged: the link graph grows with the square."""
 _LOAD_S = 60.0
 _QUESTION_CHARS = 4_000
-_SAME_SPACE = 0.9
+_WEIGHTS: Mapping[Space, Weights] = MappingProxyType({"full": FULL, "vectors": VECTORS, "foreign": VECTORS})
 
 
 class Pruner:
     """Prunes in two threads of its own: one encodes, one judges, so that cached requests never wait."""
 
-    def __init__(self, encoder: Encoder, timeout_s: float) -> None:
-        self._encoder = encoder
+    def __init__(self, encoders: Encoders | Encoder, timeout_s: float) -> None:
+        self.encoders = encoders if isinstance(encoders, Encoders) else Encoders(encoders)
         self._timeout_s = timeout_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pruner", initializer=_compute_alone)
 
@@ -54,12 +57,18 @@ class Pruner:
         return cls(encoder, timeout_s)
 
     async def warm(self) -> None:
-        """Load the encoder now. Raises EncoderError."""
-        await self._encoder.warm()
+        """Make the encoders ready now. Raises EncoderError."""
+        await self.encoders.warm()
 
     def close(self) -> None:
+        """End the threads."""
         self._thread.shutdown(wait=False, cancel_futures=True)
-        self._encoder.close()
+        self.encoders.close()
+
+    async def aclose(self) -> None:
+        """End the threads, and the connections to a remote encoder."""
+        self.close()
+        await self.encoders.aclose()
 
     async def prune(
         self, query: PruneQuery, options: PruneOptions, count_tokens: TokenCounter
@@ -69,7 +78,7 @@ class Pruner:
             return PruneReport()
         async with asyncio.TaskGroup() as group:
             counting = group.create_task(_count(query.documents, options, count_tokens))
-            weighing = group.create_task(self._weigh_in_time(query))
+            weighing = group.create_task(self._weigh_in_time(query, options.encoder))
         counts, weighed = counting.result(), weighing.result()
         if isinstance(weighed, str):
             why = f"Not pruned: {weighed}."
@@ -78,7 +87,7 @@ class Pruner:
 
     async def rank(self, query: PruneQuery) -> tuple[Ranked, ...]:
         """Return all of ``query.documents``, best first. Raises EncoderError where they cannot be judged."""
-        weighed = await self._weigh_in_time(query)
+        weighed = await self._weigh_in_time(query, "auto")
         if isinstance(weighed, str):
             raise EncoderError(weighed)
         return ranking(len(query.documents), weighed)
@@ -92,7 +101,7 @@ class Pruner:
         counts = await _count(query.documents, options, count_tokens)
         return unpruned_report(query.documents, counts, why)
 
-    async def _weigh_in_time(self, query: PruneQuery) -> Weighed | str:
+    async def _weigh_in_time(self, query: PruneQuery, choice: EncoderChoice) -> Weighed | str:
         """Return what was weighed, or why nothing could be."""
         if not query.question.strip():
             return "there is no question to judge the documents against"
@@ -100,61 +109,30 @@ class Pruner:
             return f"there are more than {MAX_DOCUMENTS} documents"
         try:
             async with asyncio.timeout(_LOAD_S) as limit:
-                await self._encoder.warm()
+                choose = self.encoders.choose
+                encoder = await self._on_thread(choose, choice, query.question, query.documents)
+                await encoder.warm()
                 limit.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
-                return await self._weigh(query)
+                return await self._weigh(query, encoder)
         except EncoderError as error:
             return str(error)
         except TimeoutError:
             return "the encoder took too long"
 
-    async def _weigh(self, query: PruneQuery) -> Weighed:
+    async def _weigh(self, query: PruneQuery, encoder: Encoder) -> Weighed:
         question = _bounded(query.question)
-        sorting = await self._on_thread(sort_out, question, query.documents)
+        sorting = await self._on_thread(sort_out, question, query.documents, encoder.can_read)
         if not sorting.judged:
             return Weighed(sorting, None)
         documents = [query.documents[index] for index in sorting.judged]
-        given, note = await self._given_vectors(documents)
-        texts = [
-            _encoded_text(document) for position, document in enumerate(documents) if position not in given
-        ]
         history = needed_history(question, query.history)
-        encoded = await self._encoder.encode([question, *history, *texts])
-        asked, *rest = encoded.encodings
-        fresh = iter(rest[len(history) :])
-        encodings = [
-            given[position] if position in given else next(fresh) for position in range(len(documents))
-        ]
-        weights = FULL
-        if given:
-            weights, encodings = VECTORS, [encoding.without_tokens() for encoding in encodings]
+        encoded = await encode_request(encoder, [question, *history], documents)
+        asked = ask(question, encoded.asked[0], list(zip(history, encoded.asked[1:], strict=True)))
+        weights = _WEIGHTS[encoded.space]
         started = time.perf_counter()
-        asked_for = ask(question, asked, list(zip(history, rest, strict=False)))
-        judgement = await self._on_thread(judge, asked_for, sorting, query.documents, encodings, weights)
+        judgement = await self._on_thread(judge, asked, sorting, query.documents, encoded.chunks, weights)
         judge_ms = (time.perf_counter() - started) * 1e3
-        return Weighed(sorting, judgement, encoded.encode_ms, judge_ms, encoded.num_cache_hits, note)
-
-    async def _given_vectors(self, documents: Sequence[Document]) -> tuple[dict[int, Encoding], str]:
-        """Return the embeddings that the client sent, by position, and a note where they are of no use.
-
-        An embedding of the right length may come from another model. One document is encoded here to compare.
-        """
-        sent = [position for position, document in enumerate(documents) if document.embedding is not None]
-        if not sent:
-            return {}, ""
-        given = {
-            position: Encoding.of_vector(documents[position].embedding or ())
-            for position in sent
-            if len(documents[position].embedding or ()) == self._encoder.dimension
-        }
-        if not given:
-            return {}, "The embeddings sent have another length than the encoder's and were not used."
-        shortest = min(given, key=lambda position: len(documents[position].text))
-        probes = await self._encoder.encode([_encoded_text(documents[shortest]), documents[shortest].text])
-        cosines = [float(probe.vector @ given[shortest].vector) for probe in probes.encodings]
-        if max(cosines) < _SAME_SPACE:
-            return {}, "The embeddings sent are not the encoder's own and were not used."
-        return given, ""
+        return Weighed(sorting, judgement, encoded.encode_ms, judge_ms, encoded.num_cache_hits, encoded.note)
 
     async def _on_thread(self, work: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
@@ -179,7 +157,3 @@ def _bounded(question: str) -> str:
     """Return a question of any length as its beginning and its end: that is where people ask."""
     half = _QUESTION_CHARS // 2
     return question if len(question) <= _QUESTION_CHARS else f"{question[:half]} {question[-half:]}"
-
-
-def _encoded_text(document: Document) -> str:
-    return f"{document.title}. {document.text}" if document.title.strip() else document.text

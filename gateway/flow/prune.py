@@ -63,4 +63,4 @@ async def _or_everything(query: PruneQuery, work: Awaitable[PruneReport]) -> Pru
 
 
 def _options(context: ContextSection) -> PruneOptions:
-    return PruneOptions(context.keep, context.token_budget, context.template)
+    return PruneOptions(context.keep, context.token_budget, context.template, context.encoder)

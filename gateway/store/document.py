@@ -60,6 +60,9 @@ class ContextSection(ConfigModel):
     template: str = "[{id}] {title}\n{text}"
     """One document; {id}, {title} and {text} are filled in, an empty title leaves no gap."""
     preamble: str = "Answer from these documents."
+    encoder: Literal["auto", "local", "remote"] = "auto"
+    """Whose vectors judge the documents. auto: the gateway's own encoder for the scripts that it knows, the
+    remote one, where one is set up, for the others."""
 
     @field_validator("template")
     @classmethod

@@ -97,6 +97,22 @@ class Metrics:
         self.records_waiting = Gauge(
             "gravity_records_waiting", "Turn records that wait to be written", registry=registry
         )
+        self.encodings = Counter(
+            "gravity_encodings",
+            "Texts that pruning needed encoded, by where the encoding came from: process, redis, encoder",
+            ("encoder", "source"),
+            registry=registry,
+        )
+        self.encodings_not_shared = Counter(
+            "gravity_encodings_not_shared",
+            "Encodings not written to Redis because it was away or too slow",
+            registry=registry,
+        )
+        self.encoding_cache_failures = Counter(
+            "gravity_encoding_cache_failures",
+            "Times that Redis did not read or write encodings in time; each is followed by a pause",
+            registry=registry,
+        )
         self.worker_ready = Gauge(
             "gravity_worker_ready", "1 where requests are sent to the worker", ("worker",), registry=registry
         )

@@ -66,7 +66,7 @@ async def test_embeddings_that_the_client_sends_are_used(
     pruner: Pruner, prune: Prune, question: str, observatory: Documents
 ) -> None:
     texts = [f"{document.title}. {document.text}" for document in observatory]
-    encoded = await pruner._encoder.encode(texts)
+    encoded = await pruner.encoders.local.encode(texts)
     sent = [
         replace(document, embedding=tuple(encoding.vector.tolist()))
         for document, encoding in zip(observatory, encoded.encodings, strict=True)
