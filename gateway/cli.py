@@ -39,6 +39,8 @@ Model = Annotated[
 ConfigFolder = Annotated[Path | None, typer.Option("--config", help="Folder of the configuration documents.")]
 RedisUrl = Annotated[str | None, typer.Option("--redis", help="URL; default NG_REDIS_URL, else port 6380.")]
 ExampleName = Literal["adaptive-k", "keyword-gravity"]
+LabelledData = Annotated[list[Path], typer.Option("--data", help="Labelled requests, JSON lines, .gz too.")]
+MoreData = Annotated[list[Path] | None, typer.Argument(hidden=True)]  # --data takes several: --data A B
 TurnId = Annotated[str, typer.Argument(help="The turn's id: header x-gravity-turn-id.")]
 
 
@@ -123,6 +125,20 @@ def trace_show(turn_id: TurnId, redis: RedisUrl = None) -> None:
     from gateway.trace.show import run_show
 
     raise typer.Exit(run_show(turn_id, redis or redis_to_read()))
+
+
+@eval_app.command("context")
+def eval_context(
+    data: LabelledData,
+    more_data: MoreData = None,
+    json: Annotated[Path | None, typer.Option(help="Also write the figures to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also write recall against tokens as PNG.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+) -> None:
+    """Measure context pruning against what one would use instead: recall, tokens, cost."""
+    from gateway.evaluation.context import ContextOptions, run_eval_context
+
+    raise typer.Exit(run_eval_context(ContextOptions((*data, *(more_data or ())), json, plot, seed)))
 
 
 @config_app.command("validate")

@@ -1,0 +1,47 @@
+"""``gravity eval context``."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from rich.console import Console
+
+from gateway.context.embed import EncoderSettings
+from gateway.errors import CommandError
+from gateway.evaluation.evaluate import evaluate_context
+from gateway.evaluation.plot import check_plot, plot_context
+from gateway.evaluation.report import as_json
+from gateway.evaluation.tables import print_evaluation
+from gateway.lab.labelled import read_labelled
+from gateway.stack.signals import until_signal
+
+_COLUMNS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ContextOptions:
+    data: tuple[Path, ...]
+    json_file: Path | None = None
+    plot_file: Path | None = None
+    seed: int = 0
+
+
+def run_eval_context(options: ContextOptions) -> int:
+    """Print the figures and return 0. Raises CommandError where they cannot be had."""
+    requests = read_labelled(options.data)
+    if options.plot_file is not None:
+        check_plot(options.plot_file)
+    evaluation = asyncio.run(until_signal(evaluate_context(requests, EncoderSettings(), options.seed)))
+    print_evaluation(Console(highlight=False, width=_COLUMNS), evaluation)
+    try:
+        if options.json_file is not None:
+            found = as_json(evaluation)
+            options.json_file.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n")
+        if options.plot_file is not None:
+            plot_context(evaluation, options.plot_file)
+    except OSError as error:
+        raise CommandError(f"{error.filename} cannot be written: {error.strerror}") from error
+    return 0

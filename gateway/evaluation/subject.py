@@ -1,0 +1,119 @@
+"""One labelled request put through everything: our pruner as the product runs it, and the incumbents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.context.decide import PruneOptions, PruneQuery, TokenCounts
+from gateway.context.embed import Encoder, EncoderSettings
+from gateway.context.pruner import Pruner
+from gateway.context.report import Document, PruneReport
+from gateway.errors import CommandError
+from gateway.evaluation.incumbents import Incumbent, Retrieved
+from gateway.evaluation.measures import Labels, Mask, Measures, full_text, label, measure
+from gateway.lab.labelled import LabelledRequest
+
+Setting: TypeAlias = Literal["balanced", "safe"]
+SETTINGS: tuple[Setting, ...] = ("balanced", "safe")
+OURS = MappingProxyType({f"ours_{setting}": setting for setting in SETTINGS})
+
+_ENCODE_S = 600.0
+_UNJUDGED = frozenset({"not_judged", "duplicate", "empty"})
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A request with n chunks after all methods have chosen."""
+
+    id: str
+    set: str
+    labels: Labels
+    ranking: NDArray[np.int64]
+    """[n] by similarity, best first."""
+    measures: Mapping[str, Measures]
+    """By method."""
+    probability: NDArray[np.float64]
+    """[n] our keep-probability; NaN where nothing was judged."""
+
+
+class Bench:
+    """Our pruner and the vectors for the others, from one encoder with one cache."""
+
+    def __init__(self, encoder: Encoder, others: Mapping[str, Incumbent]) -> None:
+        self._encoder = encoder
+        self._pruner = Pruner(encoder, _ENCODE_S)
+        self._others = others
+
+    async def try_all(self, request: LabelledRequest) -> Subject:
+        """Let every method choose. Raises CommandError where ours could not prune, EncoderError."""
+        if not request.documents:
+            raise CommandError(f"request {request.id!r} has no documents")
+        texts = tuple(map(full_text, request.documents))
+        question, *chunks = (await self._encoder.encode([request.question, *texts])).encodings
+        tokens = np.array([len(chunk.token_ids) for chunk in chunks])
+        reports = {name: await self._report(request, setting, tokens) for name, setting in OURS.items()}
+        vectors = np.stack([chunk.vector for chunk in chunks])
+        retrieved = Retrieved(request.question, texts, question.vector, vectors)
+        kept = {name: _kept(report) for name, report in reports.items()}
+        kept |= {name: other.choose(retrieved) for name, other in self._others.items()}
+        labels = label(request, tokens)
+        return Subject(
+            id=request.id,
+            set=request.set,
+            labels=labels,
+            ranking=retrieved.ranking,
+            measures={name: measure(labels, mask) for name, mask in kept.items()},
+            probability=_probability(reports[next(iter(OURS))]),
+        )
+
+    def close(self) -> None:
+        self._pruner.close()
+
+    async def _report(
+        self, request: LabelledRequest, setting: Setting, tokens: NDArray[np.int64]
+    ) -> PruneReport:
+        async def counted(_: Sequence[str]) -> TokenCounts:
+            return tokens.tolist(), False
+
+        query = PruneQuery(request.question, as_sent(request))
+        report = await self._pruner.prune(query, PruneOptions(keep=setting), counted)
+        check_pruned(report, request.id)
+        return report
+
+
+@contextmanager
+def open_bench(settings: EncoderSettings, others: Mapping[str, Incumbent]) -> Iterator[Bench]:
+    """Lend a bench whose encoder has begun to load."""
+    encoder = Encoder(settings)
+    encoder.start()
+    bench = Bench(encoder, others)
+    try:
+        yield bench
+    finally:
+        bench.close()
+
+
+def as_sent(request: LabelledRequest) -> tuple[Document, ...]:
+    """Return the chunks as a client sends them: without their labels."""
+    return tuple(Document(each.id, each.text, each.title) for each in request.documents)
+
+
+def check_pruned(report: PruneReport, request_id: str) -> None:
+    """Raise CommandError where everything was kept because pruning could not run: that is no result."""
+    if any(verdict.reason == "unpruned" for verdict in report.verdicts):
+        raise CommandError(f"request {request_id!r} was not pruned: {report.note}")
+
+
+def _kept(report: PruneReport) -> Mask:
+    return np.array([verdict.is_kept for verdict in report.verdicts])
+
+
+def _probability(report: PruneReport) -> NDArray[np.float64]:
+    return np.array([np.nan if verdict.reason in _UNJUDGED else verdict.score for verdict in report.verdicts])
