@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic_core import ErrorDetails
 
 from gateway.errors import InvalidJson, InvalidRequest
 from gateway.store.document import TaskDocument
@@ -153,10 +154,17 @@ def _invalid(error: ValidationError, prefix: str, known: frozenset[str]) -> Inva
     found = error.errors(include_url=False, include_context=False, include_input=False)
     # A field of several types has an error for each; the one that got furthest is about what was meant.
     same_field = [problem for problem in found if problem["loc"][:1] == found[0]["loc"][:1]]
-    worst = max(same_field, key=lambda problem: (not problem["type"].endswith("_type"), len(problem["loc"])))
-    param = field_path(worst["loc"], prefix, known)
-    message = worst["msg"].removeprefix("Value error, ")
+    furthest = max(map(_depth, same_field))
+    meant = [problem for problem in same_field if _depth(problem) == furthest]
+    param = field_path(meant[0]["loc"], prefix, known)
+    of_param = [problem for problem in meant if field_path(problem["loc"], prefix, known) == param]
+    words = dict.fromkeys(problem["msg"].removeprefix("Value error, ") for problem in of_param)
+    message = "; or: ".join(words)
     return InvalidRequest(f"{param}: {message}" if param else message, param=param or None)
+
+
+def _depth(problem: ErrorDetails) -> tuple[bool, int]:
+    return not problem["type"].endswith("_type"), len(problem["loc"])
 
 
 def field_path(location: tuple[int | str, ...], prefix: str, known: frozenset[str]) -> str:
