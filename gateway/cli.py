@@ -133,12 +133,38 @@ def eval_context(
     more_data: MoreData = None,
     json: Annotated[Path | None, typer.Option(help="Also write the figures to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Also write recall against tokens as PNG.")] = None,
+    conflicts: Annotated[Path | None, typer.Option(help="Pairs of texts, contradicting or not.")] = None,
     seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
 ) -> None:
     """Measure context pruning against what one would use instead: recall, tokens, cost."""
     from gateway.evaluation.context import ContextOptions, run_eval_context
 
-    raise typer.Exit(run_eval_context(ContextOptions((*data, *(more_data or ())), json, plot, seed)))
+    files = (*data, *(more_data or ()))
+    raise typer.Exit(run_eval_context(ContextOptions(files, json, plot, conflicts, seed)))
+
+
+@eval_app.command("answers")
+def eval_answers(
+    data: LabelledData,
+    more_data: MoreData = None,
+    json: Annotated[Path | None, typer.Option(help="Also write the figures to this file.")] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="JSON lines: each answer as it comes; a second run goes on from there."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only so many requests, drawn by the seed.")
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Worker processes, a core each, that share the work.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(help="Of the order of requests and of the bootstrap.")] = 0,
+) -> None:
+    """Let the real worker answer from all chunks, ours, the top 5, none: right answers, time, CPU."""
+    from gateway.evaluation.answers import AnswersOptions, run_eval_answers
+
+    files = (*data, *(more_data or ()))
+    raise typer.Exit(run_eval_answers(AnswersOptions(files, json, results, limit, workers, seed)))
 
 
 @config_app.command("validate")

@@ -11,10 +11,11 @@ from rich.console import Console
 
 from gateway.context.embed import EncoderSettings
 from gateway.errors import CommandError
+from gateway.evaluation.conflict_recall import measure_conflicts, read_pairs
 from gateway.evaluation.evaluate import evaluate_context
 from gateway.evaluation.plot import check_plot, plot_context
 from gateway.evaluation.report import as_json
-from gateway.evaluation.tables import print_evaluation
+from gateway.evaluation.tables import print_conflicts, print_evaluation
 from gateway.lab.labelled import read_labelled
 from gateway.stack.signals import until_signal
 
@@ -26,19 +27,26 @@ class ContextOptions:
     data: tuple[Path, ...]
     json_file: Path | None = None
     plot_file: Path | None = None
+    conflicts_file: Path | None = None
+    """Pairs of texts to measure the conflict detector with."""
     seed: int = 0
 
 
 def run_eval_context(options: ContextOptions) -> int:
     """Print the figures and return 0. Raises CommandError where they cannot be had."""
     requests = read_labelled(options.data)
+    pairs = read_pairs(options.conflicts_file) if options.conflicts_file is not None else None
     if options.plot_file is not None:
         check_plot(options.plot_file)
     evaluation = asyncio.run(until_signal(evaluate_context(requests, EncoderSettings(), options.seed)))
-    print_evaluation(Console(highlight=False, width=_COLUMNS), evaluation)
+    conflicts = measure_conflicts(pairs, requests, options.seed) if pairs is not None else None
+    console = Console(highlight=False, width=_COLUMNS)
+    print_evaluation(console, evaluation)
+    if conflicts is not None:
+        print_conflicts(console, conflicts)
     try:
         if options.json_file is not None:
-            found = as_json(evaluation)
+            found = as_json(evaluation, conflicts)
             options.json_file.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n")
         if options.plot_file is not None:
             plot_context(evaluation, options.plot_file)

@@ -42,6 +42,7 @@ async def evaluate_context(
     others = incumbents()
     try:
         with open_bench(settings, others) as bench:
+            await bench.warm()
             subjects = [await bench.try_all(request) for request in tqdm(requests, "pruning", unit="request")]
         costs = await measure_costs(requests, settings)
     except EncoderError as error:

@@ -65,7 +65,8 @@ def _draw_panel(axes: Any, name: str, group: Group) -> None:
     axes.set_ylabel("recall", color=_INK)
     if group.curves is not None:
         means = group.curves.tokens.mean(axis=0), group.curves.recall.mean(axis=0)
-        axes.plot(*means, color=_CURVE, linewidth=1.2, linestyle="--", zorder=1)
+        axes.plot(*means, color=_CURVE, linewidth=1.2, linestyle="--", zorder=1, label="top-n at every n")
+        axes.legend(loc="lower right", frameon=False, fontsize=8, labelcolor=_OTHERS)
     points = _points(group)
     others = {method: point for method, point in points.items() if method not in OURS}
     for method, (tokens, recall) in others.items():
@@ -116,6 +117,8 @@ def _write_names(axes: Any, group: Group) -> None:
 
 
 def _text(axes: Any, names: list[str]) -> Any:
+    from matplotlib.patheffects import withStroke
+
     is_ours = any(name in OURS for name in names)
     return axes.text(
         0.0,
@@ -127,6 +130,8 @@ def _text(axes: Any, names: list[str]) -> Any:
         ha="center",
         va="center",
         zorder=4,
+        linespacing=1.1,
+        path_effects=[withStroke(linewidth=3.0, foreground="white")],
     )
 
 

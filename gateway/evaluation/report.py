@@ -7,11 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from gateway.evaluation.comparison import Cell, Comparison, Group
+from gateway.evaluation.conflict_recall import ConflictRecall
 from gateway.evaluation.evaluate import ContextEvaluation
 from gateway.lab.intervals import Interval
 
 
-def as_json(evaluation: ContextEvaluation) -> dict[str, Any]:
+def as_json(evaluation: ContextEvaluation, conflicts: ConflictRecall | None) -> dict[str, Any]:
     """Return the shape that docs/evaluation.md tables; shares in [0, 1], times in ms."""
     groups = {**evaluation.sets, "overall": evaluation.overall}
     return {
@@ -24,6 +25,7 @@ def as_json(evaluation: ContextEvaluation) -> dict[str, Any]:
         },
         "calibration": asdict(evaluation.calibration) if evaluation.calibration else None,
         "cost": {str(size): asdict(cost) for size, cost in evaluation.costs.items()},
+        "conflicts": asdict(conflicts) if conflicts else None,
         "encoder": {**asdict(evaluation.encoder), "tokens": "of title and text, by the encoder's tokenizer"},
         "methods": dict(evaluation.descriptions),
         "requests": {name: group.num_requests for name, group in groups.items()},

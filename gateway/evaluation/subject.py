@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.context.decide import PruneOptions, PruneQuery, TokenCounts
-from gateway.context.embed import Encoder, EncoderSettings
+from gateway.context.embed import EncoderSettings
 from gateway.context.pruner import Pruner
 from gateway.context.report import Document, PruneReport
 from gateway.errors import CommandError
@@ -44,11 +44,10 @@ class Subject:
 
 
 class Bench:
-    """Our pruner and the vectors for the others, from one encoder with one cache."""
+    """Our pruner, whose encoder with its cache also gives the others their vectors."""
 
-    def __init__(self, encoder: Encoder, others: Mapping[str, Incumbent]) -> None:
-        self._encoder = encoder
-        self._pruner = Pruner(encoder, _ENCODE_S)
+    def __init__(self, pruner: Pruner, others: Mapping[str, Incumbent]) -> None:
+        self._pruner = pruner
         self._others = others
 
     async def try_all(self, request: LabelledRequest) -> Subject:
@@ -56,7 +55,8 @@ class Bench:
         if not request.documents:
             raise CommandError(f"request {request.id!r} has no documents")
         texts = tuple(map(full_text, request.documents))
-        question, *chunks = (await self._encoder.encode([request.question, *texts])).encodings
+        encoder = self._pruner.encoders.local
+        question, *chunks = (await encoder.encode([request.question, *texts])).encodings
         tokens = np.array([len(chunk.token_ids) for chunk in chunks])
         reports = {name: await self._report(request, setting, tokens) for name, setting in OURS.items()}
         vectors = np.stack([chunk.vector for chunk in chunks])
@@ -73,8 +73,9 @@ class Bench:
             probability=_probability(reports[next(iter(OURS))]),
         )
 
-    def close(self) -> None:
-        self._pruner.close()
+    async def warm(self) -> None:
+        """Load the encoder now. Raises EncoderError."""
+        await self._pruner.warm()
 
     async def _report(
         self, request: LabelledRequest, setting: Setting, tokens: NDArray[np.int64]
@@ -91,13 +92,11 @@ class Bench:
 @contextmanager
 def open_bench(settings: EncoderSettings, others: Mapping[str, Incumbent]) -> Iterator[Bench]:
     """Lend a bench whose encoder has begun to load."""
-    encoder = Encoder(settings)
-    encoder.start()
-    bench = Bench(encoder, others)
+    pruner = Pruner.open(settings, timeout_s=_ENCODE_S)
     try:
-        yield bench
+        yield Bench(pruner, others)
     finally:
-        bench.close()
+        pruner.close()
 
 
 def as_sent(request: LabelledRequest) -> tuple[Document, ...]:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from gateway.evaluation.calibration import Calibration
 from gateway.evaluation.comparison import Cell, Group
+from gateway.evaluation.conflict_recall import ConflictRecall
 from gateway.evaluation.cost import PruneCost, Timing
 from gateway.evaluation.evaluate import ContextEvaluation
 from gateway.evaluation.subject import OURS
@@ -45,6 +46,22 @@ def print_evaluation(console: Console, evaluation: ContextEvaluation) -> None:
         console.print()
     console.print(_title("cost of one request in ms: median (middle half of the rounds)"))
     console.print(_costs(evaluation.costs.values()))
+
+
+def print_conflicts(console: Console, conflicts: ConflictRecall) -> None:
+    """Print what the conflict detector reports."""
+    table = _table("pairs of texts", "pairs", "reported", "share")
+    kinds = {
+        "that contradict each other": conflicts.contradicting,
+        "that do not": conflicts.agreeing,
+        "of relevant chunks of one request": conflicts.relevant,
+    }
+    for kind, found in kinds.items():
+        if found.share is not None:
+            table.add_row(kind, str(found.num_pairs), str(found.num_reported), _with_bounds(found.share))
+    console.print()
+    console.print(_title("conflicts reported"))
+    console.print(table)
 
 
 def _print_comparisons(console: Console, groups: Mapping[str, Group]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -43,18 +43,17 @@ class LabelledRequest:
 
 def read_labelled(paths: Sequence[Path]) -> list[LabelledRequest]:
     """Return the requests of all files in their order. Raises CommandError, naming file and line."""
-    requests = [request for path in paths for request in _of_file(path)]
+    requests = [_request(line, path, number) for path in paths for number, line in numbered_lines(path)]
     if not requests:
         raise CommandError(f"{', '.join(map(str, paths))}: no requests in there")
     return requests
 
 
-def _of_file(path: Path) -> Iterable[LabelledRequest]:
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not blank, numbered from 1. Raises CommandError."""
     try:
         with _opened(path) as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield _request(line, path, number)
+            yield from ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     except (OSError, EOFError, UnicodeDecodeError, gzip.BadGzipFile) as error:
         raise CommandError(f"{path} cannot be read: {error}") from error
 

@@ -1,0 +1,111 @@
+"""The conflict detector measured: pairs that contradict, and pairs that do not, by how many it reports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from gateway.context.conflicts import find_conflicts
+from gateway.context.report import Document
+from gateway.errors import CommandError
+from gateway.evaluation.subject import as_sent
+from gateway.lab.intervals import Interval, ratio_interval
+from gateway.lab.labelled import LabelledRequest, numbered_lines
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPair:
+    """Two texts about one question."""
+
+    line: int
+    """Where it stands in its file, from 1."""
+    texts: tuple[str, str]
+    is_conflict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """Of the pairs of one kind, those that are reported."""
+
+    num_pairs: int
+    num_reported: int
+    share: Interval | None
+    """None without pairs; drawn over the groups that the pairs come in."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictRecall:
+    """Recall, and false alarms on two kinds of pairs."""
+
+    contradicting: Detection
+    agreeing: Detection
+    """Pairs that the file labels as not contradicting."""
+    relevant: Detection
+    """Pairs of relevant documents of one request: they answer it together, and so do not contradict."""
+    missed_lines: tuple[int, ...]
+    """Of the file: contradicting pairs that are not reported."""
+    alarming_requests: tuple[str, ...]
+
+
+def read_pairs(file: Path) -> list[LabelledPair]:
+    """Read JSON lines of ``{"a", "b", "conflict"}``, unpacked where gzipped. Raises CommandError."""
+    pairs = [_pair(line, file, number) for number, line in numbered_lines(file)]
+    if not pairs:
+        raise CommandError(f"{file}: no pairs in there")
+    return pairs
+
+
+def measure_conflicts(
+    pairs: Sequence[LabelledPair], requests: Sequence[LabelledRequest], seed: int
+) -> ConflictRecall:
+    """Run the detector on every pair, and on the relevant documents of every request."""
+    reported = {pair.line: _is_reported(pair.texts) for pair in pairs}
+    contradicting = [pair.line for pair in pairs if pair.is_conflict]
+    agreeing = [pair.line for pair in pairs if not pair.is_conflict]
+    among = [_among_relevant(request) for request in requests]
+    return ConflictRecall(
+        contradicting=_detection([(int(reported[line]), 1) for line in contradicting], seed),
+        agreeing=_detection([(int(reported[line]), 1) for line in agreeing], seed),
+        relevant=_detection(among, seed),
+        missed_lines=tuple(line for line in contradicting if not reported[line]),
+        alarming_requests=tuple(
+            request.id for request, (num_reported, _) in zip(requests, among, strict=True) if num_reported
+        ),
+    )
+
+
+def _pair(line: str, file: Path, number: int) -> LabelledPair:
+    try:
+        sent = json.loads(line)
+        texts, is_conflict = (sent["a"], sent["b"]), sent["conflict"]
+    except KeyError as error:
+        raise CommandError(f"{file}:{number}: {error.args[0]!r} is missing") from error
+    except (TypeError, ValueError) as error:
+        raise CommandError(f"{file}:{number}: {error}") from error
+    if not all(isinstance(text, str) for text in texts) or not isinstance(is_conflict, bool):
+        raise CommandError(f"{file}:{number}: 'a' and 'b' must be strings, 'conflict' true or false")
+    return LabelledPair(number, texts, is_conflict)
+
+
+def _is_reported(texts: tuple[str, str]) -> bool:
+    return bool(find_conflicts([Document("a", texts[0]), Document("b", texts[1])]))
+
+
+def _among_relevant(request: LabelledRequest) -> tuple[int, int]:
+    """Return (pairs reported, pairs)."""
+    sent = as_sent(request)
+    pairs = list(combinations(sorted(request.relevant), 2))
+    reported = [bool(find_conflicts([sent[first], sent[second]])) for first, second in pairs]
+    return sum(reported), len(pairs)
+
+
+def _detection(groups: Sequence[tuple[int, int]], seed: int) -> Detection:
+    """Sum over groups of (reported, pairs)."""
+    filled = [(num_reported, num_pairs) for num_reported, num_pairs in groups if num_pairs]
+    if not filled:
+        return Detection(0, 0, None)
+    reported, pairs = zip(*filled, strict=True)
+    return Detection(sum(pairs), sum(reported), ratio_interval(reported, pairs, seed))
