@@ -222,6 +222,8 @@ class Encoder:
                     flight.task.cancel()
 
     def _forget(self, flight: _Flight) -> None:
+        if flight.task.done() and not flight.task.cancelled():
+            flight.task.exception()  # those who wait have it; without them nobody has to be told
         for key in flight.keys:
             if self._flights.get(key) is flight:
                 del self._flights[key]

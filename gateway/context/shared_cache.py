@@ -63,7 +63,7 @@ class SharedCache:
         self._waiting: deque[tuple[str, Encoding]] = deque()
         self._num_waiting_bytes = 0
         self._writer: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="encodings")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="encodings", initializer=_compute_alone)
 
     @property
     def num_waiting(self) -> int:
@@ -140,6 +140,12 @@ class SharedCache:
 
     async def _on_thread(self, work: Callable[..., dict[str, T]], *arguments: object) -> dict[str, T]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+
+def _compute_alone() -> None:
+    import torch
+
+    torch.set_num_threads(1)
 
 
 def shared_key(fingerprint: str, text_hash: bytes) -> str:
