@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from gateway.context.conflicts import find_conflicts
+from gateway.context.conflicts import NEAR, find_conflicts
+from gateway.context.duplicates import containment, word_grams
 from gateway.context.report import Document
 from gateway.errors import CommandError
 from gateway.evaluation.subject import as_sent
@@ -41,6 +42,8 @@ class ConflictRecall:
     """Recall, and false alarms on two kinds of pairs."""
 
     contradicting: Detection
+    near_identical: Detection
+    """Those contradicting pairs that share ``NEAR`` of the 3-grams of one: what the detector is for."""
     agreeing: Detection
     """Pairs that the file labels as not contradicting."""
     relevant: Detection
@@ -68,6 +71,10 @@ def measure_conflicts(
     among = [_among_relevant(request) for request in requests]
     return ConflictRecall(
         contradicting=_detection([(int(reported[line]), 1) for line in contradicting], seed),
+        near_identical=_detection(
+            [(int(reported[pair.line]), 1) for pair in pairs if pair.is_conflict and _is_near(pair.texts)],
+            seed,
+        ),
         agreeing=_detection([(int(reported[line]), 1) for line in agreeing], seed),
         relevant=_detection(among, seed),
         missed_lines=tuple(line for line in contradicting if not reported[line]),
@@ -92,6 +99,11 @@ def _pair(line: str, file: Path, number: int) -> LabelledPair:
 
 def _is_reported(texts: tuple[str, str]) -> bool:
     return bool(find_conflicts([Document("a", texts[0]), Document("b", texts[1])]))
+
+
+def _is_near(texts: tuple[str, str]) -> bool:
+    grams = sorted(map(word_grams, texts), key=len)
+    return containment(*grams) >= NEAR
 
 
 def _among_relevant(request: LabelledRequest) -> tuple[int, int]:

@@ -53,6 +53,7 @@ def print_conflicts(console: Console, conflicts: ConflictRecall) -> None:
     table = _table("pairs of texts", "pairs", "reported", "share")
     kinds = {
         "that contradict each other": conflicts.contradicting,
+        "and are near-identical otherwise": conflicts.near_identical,
         "that do not": conflicts.agreeing,
         "of relevant chunks of one request": conflicts.relevant,
     }
