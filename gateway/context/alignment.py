@@ -15,9 +15,8 @@ MAX_SPAN = 10
 _MAX_EDGE_SPAN = 4
 _MAX_WORDS = 1_000
 """Of each text; near-copies of whole books are compared by their beginnings."""
-_DATELINE = re.compile(
-    r"\s*(?:[^\W\d_]{3,9}\.? \d{1,2}, \d{4}|\d{1,2} [^\W\d_]{3,9}\.? \d{4}|\d+ (?:hour|day)s? ago)\s*(?:\.{3}|[…—–:·-])"
-)
+_DAY = r"[^\W\d_]{3,9}\.? \d{1,2}, \d{4}|\d{1,2} [^\W\d_]{3,9}\.? \d{4}|\d+ (?:hour|day)s? ago"
+_DATELINE = re.compile(rf"\s*(?:{_DAY})\s*(?:\.{{3}}|[…—–:·-])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ def write_down(text: str) -> Written:
 
 
 def differing_facts(text: Written, other: Written) -> list[Difference]:
-    """Return the places where both texts state something and it is another number, another name or a denial."""
+    """Return the places where both texts state something: another number, another name, or a denial."""
     if text.vocabulary == other.vocabulary:
         return []
     found = []
@@ -67,13 +66,13 @@ def differing_facts(text: Written, other: Written) -> list[Difference]:
 
 
 def _is_short(here: range, there: range, length: int, length_there: int) -> bool:
-    """Tell whether a gap is small enough to be one fact; at the edge of a text nothing holds it on one side."""
+    """Tell whether a gap is small enough for one fact; at a text's edge nothing holds it on one side."""
     is_edge = here.start == there.start == 0 or (here.stop == length and there.stop == length_there)
     return max(len(here), len(there)) <= (_MAX_EDGE_SPAN if is_edge else MAX_SPAN)
 
 
 def _gaps(words: Sequence[Word], others: Sequence[Word]) -> list[tuple[range, range]]:
-    """Return the stretches between what both have in the same order (Cohen's patience diff, on word pairs)."""
+    """Return the stretches between what both have in one order (Cohen's patience diff, on word pairs)."""
     here, there = [word.key for word in words], [word.key for word in others]
     edges = [(-1, -1), *_anchors(here, there), (len(here), len(there))]
     gaps = []

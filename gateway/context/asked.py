@@ -18,9 +18,9 @@ from gateway.context.ellipsis import missing_share
 from gateway.context.encoding import Encoding, Vectors, unit
 from gateway.context.words import content_words
 
-DECAY = 0.5
+DECAY = 0.3
 """What the summary keeps of the texts before when another comes that says something of its own."""
-PULL = 1.0
+PULL = 3.0
 """Weight of the summary beside a question that says nothing on its own."""
 MAX_TEXTS = 8
 MAX_CHARS = 1_000
@@ -59,10 +59,15 @@ def ask(question: str, encoding: Encoding, earlier: Earlier = ()) -> Asked:
     """Return ``question`` with as much of the conversation as it leaves out.
 
     The running summary of the earlier texts is s_t = d s_{t-1} + (1 - d) v_t, where d is ``DECAY`` for a text
-    that says something of its own and 1 for one that says nothing ("why?", "I do not know."). With the share e
-    that the question leaves to the conversation (``missing_share``), λ = ``PULL`` · e, and the documents are
-    compared with unit(v + λ s). Tokens and terms of the earlier texts join with the weight λ · (the text's
-    share of s), scaled so that the last text that says something counts λ. For e = 0 nothing changes.
+    that says something of its own and 1 for one that says nothing ("why?", "I do not know."). Documents are
+    compared with unit(v + λ s), λ = ``PULL`` · e², where e is the share of its meaning that the question
+    leaves to the conversation (``missing_share``); squared, because a question that leaves out little may as
+    well be a new one. Tokens and terms of the earlier texts join with λ times the text's share of s, scaled
+    so that the last one that says something counts λ. For e = 0 nothing changes.
+
+    The constants come from chats made of labelled requests: a question, a refusal to answer, and "why?" or
+    the like, after a turn on another subject. Recall is .02 without history; with it .97 at a decay of .3,
+    .94 at .5, .83 at .7; .98 for the question itself.
     """
     alone = Asked(
         text=question,
@@ -70,7 +75,7 @@ def ask(question: str, encoding: Encoding, earlier: Earlier = ()) -> Asked:
         token_weights=np.ones(len(encoding.token_ids)),
         terms=MappingProxyType(dict.fromkeys(content_words(question), 1.0)),
     )
-    pull = PULL * missing_share(question)
+    pull = PULL * missing_share(question) ** 2
     shares = _shares([text for text, _ in earlier])
     if pull == 0.0 or not any(shares):
         return alone
@@ -88,7 +93,7 @@ def _shares(texts: Sequence[str]) -> list[float]:
 
 
 def _joined(alone: Asked, earlier: Earlier, shares: Sequence[float], pull: float) -> Asked:
-    """Add the earlier texts to a question that says nothing but ``1 - pull / PULL`` of what it means."""
+    """Add the earlier texts, the summary with the weight ``pull``, λ above."""
     summary = np.zeros_like(alone.encoding.vector)
     last = [share for share in shares if share > 0.0][-1]
     terms = dict(alone.terms)

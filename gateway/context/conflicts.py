@@ -34,7 +34,7 @@ class FoundConflict:
 
 
 def find_conflicts(documents: Sequence[Document]) -> list[FoundConflict]:
-    """Return the pairs of near-identical ``documents`` that contradict each other, at most one place a pair."""
+    """Return the pairs of near-identical ``documents`` that contradict each other, one place for each."""
     written: dict[int, Written] = {}
     found = []
     for first, second in _near_pairs(documents):
@@ -59,8 +59,8 @@ def _near_pairs(documents: Sequence[Document]) -> list[tuple[int, int]]:
 def _have_one_subject(document: Document, other: Document, differences: Sequence[Difference]) -> bool:
     """Tell apart what contradicts from what was written by one pattern about two things.
 
-    "Arrud is a village of 50 people" and "Barin is a village of 70 people" are both true: each text has its own
-    title in it, or another name at its beginning and other facts after it.
+    "Arrud is a village of 50 people" and "Barin is a village of 70 people" are both true: each text has its
+    own title in it, or another name at its beginning and other facts after it.
     """
     if _own_words(document, other) and _own_words(other, document):
         return False

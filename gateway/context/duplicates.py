@@ -18,7 +18,7 @@ sentence, and takes a quarter of contradicting pairs for copies."""
 
 _GRAM = 3
 _MAX_ORIGINALS = 8
-"""A chunk is laid beside no more than these, so that a hundred forms filled in differently take no seconds."""
+"""A chunk is laid beside no more than these, so that a hundred forms filled in otherwise take no seconds."""
 _COLUMNS = 4_096
 
 

@@ -1,4 +1,4 @@
-"""Numbers, dates and names as they are compared: "1,000" is 1000, "Oct" is October, "U.S." is United States."""
+"""Numbers, dates and names as they are compared: "1,000" is 1000, "Oct" October, "U.S." United States."""
 
 from __future__ import annotations
 
@@ -13,35 +13,32 @@ _MONTH_NAMES = "january february march april may june july august september octo
 _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES.split(), 1)}
 _MONTH_OF = {**_MONTHS, **{name[:3]: number for name, number in _MONTHS.items()}, "sept": 9}
 _MAY = _MONTH_OF.pop("may")  # a verb, too: a month only beside a number
-_UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
-_TEENS = "sixteen seventeen eighteen nineteen"
+_DIGITS = "zero one two three four five six seven eight nine"
+_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
 _ORDINALS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth"
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _VALUES = {
-    **{word: value for value, word in enumerate(f"{_UNITS} {_TEENS}".split())},
+    **{word: value for value, word in enumerate(f"{_DIGITS} {_TEENS}".split())},
     **{word: value for value, word in enumerate(_ORDINALS.split())},
     **{word: 20 + 10 * place for place, word in enumerate(_TENS.split())},
 }
 _SCALES = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 _SCALES |= {"m": 1e6, "mn": 1e6, "bn": 1e9, "k": 1e3}
 _ORDINAL_ENDINGS = frozenset({"st", "nd", "rd", "th"})
-_MEASURES = frozenset(
-    """
+_MEASURE_WORDS = """
     km kilometre kilometres kilometer kilometers mile miles mi m metre metres meter meters ft foot feet yard
     yards inch inches cm mm kg kilogram kilograms lb lbs pound pounds ton tons tonne tonnes c f celsius
     fahrenheit hectare hectares ha acre acres sq usd eur gbp dollars euros
-    """.split()
-)
-_TITLES = frozenset(
-    """
+"""
+_MEASURES = frozenset(_MEASURE_WORDS.split())
+_TITLE_WORDS = """
     mr mrs ms dr sir dame lord lady president prime minister chancellor king queen prince princess pope saint
     professor prof captain general colonel director actor actress singer author coach ceo chairman jr sr inc
     ltd corp company co the
-    """.split()
-)
+"""
+_TITLES = frozenset(_TITLE_WORDS.split())
 _DENIALS = frozenset({"not", "never", "no", "cannot", "neither"})
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
-_SENTENCE_START = re.compile(r"(?:^|[.!?…\n]|[\"“(])\s*$")
 _ROUGH = 0.005
 """Relative; "1.65 billion" and "1,654 million" are one number, rounded."""
 
@@ -109,7 +106,7 @@ def _key(written: str) -> str:
 
 
 def _kind(written: str, key: str) -> str:
-    if key[0].isdigit() or key in NUMBER_WORDS or key in _SCALES and len(key) > 2:
+    if key[0].isdigit() or key in NUMBER_WORDS or (key in _SCALES and len(key) > 2):
         return "number"
     if key.startswith("month "):
         return "month"
@@ -209,7 +206,7 @@ def _is_form_of(name: str, other: str) -> bool:
 
 
 def _abbreviates(names: Sequence[str], span: Sequence[Word]) -> bool:
-    """Tell whether ``names`` are the initials of the other side's words, written as one word or as letters."""
+    """Tell whether ``names`` are the initials of the other side's words, as one word or as letters."""
     letters = "".join(names)
     capitals = "".join(word.key[0] for word in span if word.written[0].isupper())
     return len(letters) >= 2 and letters in (capitals, "".join(word.key[0] for word in span))
