@@ -36,7 +36,12 @@ from worker.models import BUNDLED_MODEL, resolve_model
 
 torch.set_num_threads(1)
 
-pytest_plugins = ["tests.servers.upstream", "tests.servers.gateway", "tests.pruning"]
+pytest_plugins = [
+    "tests.servers.upstream",
+    "tests.servers.gateway",
+    "tests.servers.embeddings",
+    "tests.pruning",
+]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 POLL_S = 0.02

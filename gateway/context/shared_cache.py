@@ -67,8 +67,13 @@ class SharedCache:
 
     @property
     def num_waiting(self) -> int:
-        """Encodings that are still to be written."""
+        """Encodings that are still to be written, without those that are being written."""
         return len(self._waiting)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether some are."""
+        return self._writer is not None and not self._writer.done()
 
     async def get(self, keys: Sequence[str], dimension: int) -> dict[str, Encoding]:
         """Return those of ``keys`` that are there and of ``dimension``; none while Redis is away or slow."""
@@ -91,7 +96,7 @@ class SharedCache:
             return
         self._waiting.append((key, encoding))
         self._num_waiting_bytes += encoding.num_bytes
-        if self._writer is None or self._writer.done():
+        if not self.is_writing:
             self._writer = asyncio.create_task(self._write_all(), name="share encodings")
 
     async def aclose(self) -> None:
