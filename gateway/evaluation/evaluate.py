@@ -10,7 +10,7 @@ import numpy as np
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from gateway.context.embed import EncoderSettings
-from gateway.errors import CommandError, EncoderError
+from gateway.errors import CommandError, ConfigError, EncoderError
 from gateway.evaluation.calibration import Calibration, calibrate
 from gateway.evaluation.comparison import Group, summarize
 from gateway.evaluation.cost import PruneCost, measure_costs
@@ -45,7 +45,7 @@ async def evaluate_context(
             await bench.warm()
             subjects = [await bench.try_all(request) for request in tqdm(requests, "pruning", unit="request")]
         costs = await measure_costs(requests, settings)
-    except EncoderError as error:
+    except (ConfigError, EncoderError) as error:
         raise CommandError(str(error)) from error
     names = dict.fromkeys(subject.set for subject in subjects)
     ours = {name: f"this gateway's pruning, keep = {setting}" for name, setting in OURS.items()}

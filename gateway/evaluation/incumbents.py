@@ -87,8 +87,16 @@ def _of_langchain() -> dict[str, Incumbent]:
         )
         return as_mask(chosen, len(retrieved.texts))
 
-    def filtered(retrieved: Retrieved, **settings: Any) -> Mask:
-        compressor = EmbeddingsFilter(embeddings=_embeddings(retrieved), **settings)
+    def filtered(retrieved: Retrieved) -> Mask:
+        return compressed(EmbeddingsFilter(embeddings=_embeddings(retrieved)), retrieved)
+
+    def filtered_by_threshold(retrieved: Retrieved) -> Mask:
+        embeddings = _embeddings(retrieved)
+        compressor = EmbeddingsFilter(embeddings=embeddings, k=None, similarity_threshold=SIMILARITY)
+        compressor.k = None  # its constructor takes None for "not given" and puts 20 there
+        return compressed(compressor, retrieved)
+
+    def compressed(compressor: Any, retrieved: Retrieved) -> Mask:
         documents = compressor.compress_documents(_documents(retrieved.texts), retrieved.question)
         return _marked(documents, retrieved)
 
@@ -105,7 +113,7 @@ def _of_langchain() -> dict[str, Incumbent]:
         "embeddings_filter": Incumbent("LangChain's EmbeddingsFilter() as it comes: k = 20", filtered),
         f"embeddings_filter_{SIMILARITY}": Incumbent(
             f"LangChain's EmbeddingsFilter(k=None, similarity_threshold={SIMILARITY})",
-            lambda retrieved: filtered(retrieved, k=None, similarity_threshold=SIMILARITY),
+            filtered_by_threshold,
         ),
         "embeddings_clustering_filter": Incumbent(
             "LangChain's EmbeddingsClusteringFilter() as it comes: 5 clusters, 1 chunk of each; "
