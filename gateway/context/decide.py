@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.context import verdicts
+from gateway.context.conflicts import find_conflicts
 from gateway.context.encoders import EncoderChoice
 from gateway.context.judge import Judgement, Sorting
-from gateway.context.report import Document, PruneReport, Verdict
+from gateway.context.report import Conflict, Document, PruneReport, Verdict
 from gateway.context.themes import theme_words
 from gateway.context.weights import Keep, threshold_of
 
@@ -82,6 +83,7 @@ def pruned_report(
         verdicts=tuple(decided),
         theme=_theme(query, weighed.judgement, decided),
         num_clusters=len({verdict.cluster for verdict in decided if verdict.cluster >= 0}),
+        conflicts=_conflicts(query, decided),
         tokens_before=sum(tokens),
         tokens_after=sum(verdict.num_tokens for verdict in decided if verdict.is_kept),
         are_tokens_estimated=are_estimated,
@@ -102,6 +104,11 @@ def _theme(query: PruneQuery, judgement: Judgement | None, decided: Sequence[Ver
     dropped = [f"{each.title} {each.text}" for each, verdict in pairs if not verdict.is_kept]
     texts, scores = [text for text, _ in kept], [score for _, score in kept]
     return theme_words(query.question, texts, scores, dropped, MAX_THEME_WORDS)
+
+
+def _conflicts(query: PruneQuery, decided: Sequence[Verdict]) -> tuple[Conflict, ...]:
+    kept = [each for each, verdict in zip(query.documents, decided, strict=True) if verdict.is_kept]
+    return tuple(found.between(kept) for found in find_conflicts(kept))
 
 
 def _note(weighed: Weighed, decided: Sequence[Verdict], options: PruneOptions) -> str:
