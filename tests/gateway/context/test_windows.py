@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.context.windows import windows
 
 
+@settings(max_examples=50)
 @given(st.text(min_size=1), st.integers(8, 40))
 def test_no_piece_is_too_long_and_nothing_that_can_be_read_is_lost(text: str, max_bytes: int) -> None:
     pieces = windows(text, max_bytes)
@@ -17,7 +18,8 @@ def test_no_piece_is_too_long_and_nothing_that_can_be_read_is_lost(text: str, ma
 
 
 def test_it_is_cut_at_a_space_where_there_is_one() -> None:
-    assert windows("the harbour is deep enough", 12) == ["the harbour ", "is deep ", "enough"]
+    assert windows("the harbour is deep enough", 14) == ["the harbour ", "is deep enough"]
+    assert windows("unbrokenandunending", 8) == ["unbroken", "andunend", "ing"]
 
 
 def test_chinese_is_cut_between_characters() -> None:
