@@ -68,8 +68,8 @@ class Pruning(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     base_url: str = "http://127.0.0.1:8080"
-    api_key: SecretStr | None = None
-    """Sent as a bearer token, for a proxy that asks for one."""
+    api_key: SecretStr | None = Field(default=None, exclude=True)
+    """Sent as a bearer token, for a proxy that asks for one. Never written down with the rest."""
     task: str | None = None
     keep: Literal["balanced", "safe"] | float | None = None
     token_budget: int | None = None

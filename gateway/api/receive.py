@@ -65,7 +65,7 @@ def question_of(body: Mapping[str, Any]) -> str:
 
 
 def history_of(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what user and assistant said before the last user message, oldest first, as far as it is read."""
+    """Return what was said before the last user message, oldest first, as far as it is read."""
     said = [message for message in body.get("messages") or () if message["role"] in ("user", "assistant")]
     asked = [index for index, message in enumerate(said) if message["role"] == "user"]
     earlier = said[: asked[-1]] if asked else []

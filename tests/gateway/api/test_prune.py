@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -126,6 +128,19 @@ def test_a_conversation_is_asked_about_its_last_user_message(scripted: Scripted)
     assert asked({"query": QUESTION, "documents": []}).history == ()
 
 
+def test_a_question_that_leaves_the_subject_out_takes_it_from_the_conversation(scripted: Scripted) -> None:
+    asked_of = "And who built her?"
+    messages = [
+        {"role": "user", "content": "What is the ferry Solveig powered by?"},
+        {"role": "assistant", "content": "The Solveig has two hydrogen fuel cells."},
+        {"role": "user", "content": asked_of},
+    ]
+    alone = prune(scripted, query=asked_of)["verdicts"]
+    in_conversation = prune(scripted, query=None, messages=messages)
+    assert WANTED[0] in indices(in_conversation)
+    assert in_conversation["verdicts"][WANTED[0]]["score"] > alone[WANTED[0]]["score"]
+
+
 def test_chunks_of_one_page_may_share_its_id(scripted: Scripted) -> None:
     documents = [{"id": "page", "text": text, "part": part} for part, (_, text) in enumerate(FOUND)]
     answer = prune(scripted, documents=documents)
@@ -199,13 +214,29 @@ def test_the_answer_has_the_requests_id(scripted: Scripted) -> None:
     assert answer.json()["id"] == answer.headers["x-request-id"] == "mine-1"
 
 
-def test_requests_are_counted_by_their_route(scripted: Scripted) -> None:
-    def count() -> float:
-        text = scripted.client.get("/metrics").text
-        pattern = rf'gravity_http_requests_total\{{error_code="",route="{PATH}",status_class="2xx"\}} (\S+)'
-        match = re.search(pattern, text)
-        return float(match[1]) if match else 0.0
+def num_counted(scripted: Scripted, status_class: str) -> float:
+    """How often this route was answered so, by the metrics."""
+    labels = rf'error_code="",route="{PATH}",status_class="{status_class}"'
+    match = re.search(
+        rf"gravity_http_requests_total\{{{labels}\}} (\S+)", scripted.client.get("/metrics").text
+    )
+    return float(match[1]) if match else 0.0
 
-    before = count()
+
+def test_requests_are_counted_by_their_route(scripted: Scripted) -> None:
+    before = num_counted(scripted, "2xx")
     prune(scripted, documents=[])
-    assert count() == before + 1
+    assert num_counted(scripted, "2xx") == before + 1
+
+
+def test_leaving_ends_the_work(scripted: Scripted, wait_until: Callable[..., Any]) -> None:
+    """Four hundred chunks that no cache has take seconds; nobody waits for them after 0.3 s."""
+    prune(scripted)  # the encoder is loaded
+    before = num_counted(scripted, "cancelled")
+    words = [word for _, text in FOUND for word in text.split()]
+    draw = random.Random(3)
+    documents = [" ".join(draw.choices(words, k=80)) for _ in range(400)]
+    with pytest.raises(httpx.ReadTimeout):
+        scripted.client.post(PATH, json={"query": QUESTION, "documents": documents}, timeout=0.3)
+    wait_until(lambda: scripted.gateway.deps.drain.num_open == 0, timeout_s=0.5)
+    wait_until(lambda: num_counted(scripted, "cancelled") == before + 1)
