@@ -203,7 +203,9 @@ def _measure(turn: Turn, deps: Deps) -> None:
         num_later = max(outcome.completion_tokens - 1, 0)
         later_s = (outcome.latency_s - outcome.time_to_first_token_s) / num_later if num_later else None
         deps.metrics.observe_tokens(labels, outcome.time_to_first_token_s, later_s)
-    deps.metrics.observe_context(labels, turn.prune_report.tokens_before, turn.prune_report.tokens_after)
+    report = turn.prune_report
+    deps.metrics.observe_context(labels, report.tokens_before, report.tokens_after)
+    deps.metrics.observe_findings(labels, len(report.conflicts), len(report.centres))
     fields: dict[str, Any] = {
         "turn": turn.id,
         "lane": labels.lane,

@@ -79,6 +79,12 @@ class Metrics:
             ("task", "lane", "stage"),
             registry=registry,
         )
+        self.context_findings = Counter(
+            "gravity_context_findings",
+            "Turns with documents that contradict each other (conflicts) or have several themes (centres)",
+            ("task", "lane", "finding"),
+            registry=registry,
+        )
         self.retries = Counter(
             "gravity_dispatch_retries",
             "Turns sent to another worker because one failed before its first byte",
@@ -137,6 +143,13 @@ class Metrics:
     def observe_context(self, labels: TurnLabels, tokens_before: int, tokens_after: int) -> None:
         self.context_tokens.labels(labels.task, labels.lane, "before").inc(tokens_before)
         self.context_tokens.labels(labels.task, labels.lane, "after").inc(tokens_after)
+
+    def observe_findings(self, labels: TurnLabels, num_conflicts: int, num_centres: int) -> None:
+        """Count a turn once for each kind of trouble that its kept documents are in."""
+        if num_conflicts:
+            self.context_findings.labels(labels.task, labels.lane, "conflicts").inc()
+        if num_centres:
+            self.context_findings.labels(labels.task, labels.lane, "centres").inc()
 
     def exposition(self) -> bytes:
         """The text that Prometheus scrapes."""
