@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from tqdm import tqdm  # type: ignore[import-untyped]
+from tqdm import tqdm
 
 from gateway.context.embed import EncoderSettings
 from gateway.errors import CommandError, ConfigError, EncoderError

@@ -23,8 +23,8 @@ def curves() -> TopNCurves:
 
 
 def test_recall_and_tokens_are_followed_down_the_ranking(curves: TopNCurves) -> None:
-    np.testing.assert_allclose(curves.recall, [[0, 0, 0.5, 0.5, 1], [0, 1, 1, 1, 1]])
-    np.testing.assert_allclose(curves.tokens, [[0, 0.3, 0.4, 0.8, 1], [0, 0.25, 1, 1, 1]])
+    assert curves.recall.tolist() == [[0.0, 0.0, 0.5, 0.5, 1.0], [0.0, 1.0, 1.0, 1.0, 1.0]]
+    assert curves.tokens.tolist() == [[0.0, 0.3, 0.4, 0.8, 1.0], [0.0, 0.25, 1.0, 1.0, 1.0]]
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_at_equal_tokens_two_neighbours_are_mixed(curves: TopNCurves) -> None:
 def test_a_request_without_relevant_chunks_has_no_recall_but_tokens() -> None:
     found = trace_top_n([(labels([False, False], [1, 3]), np.array([1, 0]))])
     assert np.isnan(found.recall).all()
-    np.testing.assert_allclose(found.tokens, [[0, 0.75, 1]])
+    assert found.tokens.tolist() == [[0.0, 0.75, 1.0]]
