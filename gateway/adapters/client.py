@@ -73,6 +73,8 @@ class Pruning(BaseModel):
     task: str | None = None
     keep: Literal["balanced", "safe"] | float | None = None
     token_budget: int | None = None
+    model: str | None = None
+    """Whose tokens ``token_budget`` counts, if a worker of the gateway has it; otherwise they are estimates."""
     order: Literal["as_sent", "relevance", "ends"] | None = None
     timeout_s: Annotated[float, Field(gt=0.0)] = 30.0
     on_error: Literal["raise", "keep_all"] = "raise"
@@ -109,7 +111,7 @@ class Pruning(BaseModel):
             return None
 
     def _call(self, query: str, passages: Sequence[Passage]) -> dict[str, Any]:
-        asked = {name: getattr(self, name) for name in ("task", "keep", "token_budget", "order")}
+        asked = {name: getattr(self, name) for name in ("task", "keep", "token_budget", "model", "order")}
         body = {name: value for name, value in asked.items() if value is not None}
         headers = {}
         if self.api_key is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -24,7 +25,9 @@ from gateway.flow.explain import pruning, verdict_on
 from gateway.flow.prune import report_on
 from gateway.flow.shape import render_context
 from gateway.store.document import ContextSection, Keep, Order, TokenBudget
-from gateway.telemetry.logs import request_id
+from gateway.telemetry.logs import log, request_id
+
+logger = logging.getLogger(__name__)
 
 
 class PruneRequest(Strict):
@@ -48,24 +51,18 @@ async def prune(request: Request) -> Response:
     snapshot = deps.config.snapshot
     task = requested_task(sent.task or "", snapshot.tasks)
     context = overridden(task.context, sent)
-    name = request_id.get()
     async with deps.drain.turn():
         work = report_on(query, context, sent.model or "", deps)
-        report = await while_connected(request.receive, work, name)
+        report = await while_connected(request.receive, work, request_id.get())
+    if report.note:
+        log(logger, logging.INFO, "prune_note", note=report.note)
     answer = {
-        "id": name,
+        "id": request_id.get(),
         "object": "prune",
         "model": sent.model,
         "task": task.task_type,
         "config_sha": snapshot.sha,
-        "documents": [
-            _kept(index, query.documents[index], report.verdicts[index])
-            for index in kept_in_order(report.verdicts, context.order)
-        ],
-        "verdicts": [{"index": index, **verdict_on(each)} for index, each in enumerate(report.verdicts)],
-        **pruning(report),
-        **_effort(report),
-        "context": render_context(query.documents, report, context),
+        **_found(query.documents, report, context),
     }
     return Response(orjson.dumps(answer), media_type="application/json")
 
@@ -79,14 +76,28 @@ def asked(body: dict[str, Any]) -> PruneQuery:
     question = question_of(body) if query is None else query
     if not question.strip():
         raise InvalidRequest(f"{field} has no question to judge the documents against.", param=field)
-    history: Sequence[str] = history_of(body) if query is None else ()
-    return PruneQuery(question, normalised(body["documents"]), tuple(history))
+    history = history_of(body) if query is None else ()
+    return PruneQuery(question, normalised(body["documents"]), history)
 
 
 def overridden(context: ContextSection, sent: PruneRequest) -> ContextSection:
     """Return the task's section with what the request changes."""
     changes = {"keep": sent.keep, "token_budget": sent.token_budget, "order": sent.order}
     return context.model_copy(update={name: value for name, value in changes.items() if value is not None})
+
+
+def _found(documents: Sequence[Document], report: PruneReport, context: ContextSection) -> dict[str, Any]:
+    kept = kept_in_order(report.verdicts, context.order)
+    return {
+        "documents": [_kept(index, documents[index], report.verdicts[index]) for index in kept],
+        "verdicts": [{"index": index, **verdict_on(each)} for index, each in enumerate(report.verdicts)],
+        **pruning(report),
+        "num_clusters": report.num_clusters,
+        "encode_ms": round(report.encode_ms, 3),
+        "select_ms": round(report.select_ms, 3),
+        "num_cache_hits": report.num_cache_hits,
+        "context": render_context(documents, report, context),
+    }
 
 
 def _kept(index: int, document: Document, verdict: Verdict) -> dict[str, Any]:
@@ -99,13 +110,4 @@ def _kept(index: int, document: Document, verdict: Verdict) -> dict[str, Any]:
         "score": verdict.score,
         "reason": verdict.reason,
         "detail": verdict.detail,
-    }
-
-
-def _effort(report: PruneReport) -> dict[str, Any]:
-    return {
-        "num_clusters": report.num_clusters,
-        "encode_ms": round(report.encode_ms, 3),
-        "select_ms": round(report.select_ms, 3),
-        "num_cache_hits": report.num_cache_hits,
     }

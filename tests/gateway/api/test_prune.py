@@ -50,6 +50,17 @@ def test_what_belongs_to_the_question_stays_as_it_was_sent(scripted: Scripted) -
     assert {"Solveig"} <= set(answer["theme"])
 
 
+def test_documents_that_contradict_each_other_both_stay_and_are_named(scripted: Scripted) -> None:
+    other = FERRY.replace("two hydrogen", "three hydrogen")
+    documents = [{"id": "old", "text": FERRY}, *found()[:1], {"id": "new", "text": other}]
+    answer = prune(scripted, documents=documents)
+    assert [document["id"] for document in answer["documents"]] == ["old", "new"]
+    (conflict,) = answer["conflicts"]
+    assert conflict["documents"] == ["old", "new"]
+    assert ["two" in conflict["spans"][0], "three" in conflict["spans"][1]] == [True, True]
+    assert conflict["detail"].endswith(".")
+
+
 def test_the_report_is_the_one_of_a_turn(scripted: Scripted) -> None:
     scripted.upstream.plays(Script([whole("ok")], content_type="application/json"))
     turn = scripted.post(messages=[{"role": "user", "content": QUESTION}], documents=found())
