@@ -74,7 +74,7 @@ class Pruning(BaseModel):
     keep: Literal["balanced", "safe"] | float | None = None
     token_budget: int | None = None
     model: str | None = None
-    """Whose tokens ``token_budget`` counts, if a worker of the gateway has it; otherwise they are estimates."""
+    """Whose tokens ``token_budget`` counts, if a worker of the gateway has it; else they are estimates."""
     order: Literal["as_sent", "relevance", "ends"] | None = None
     timeout_s: Annotated[float, Field(gt=0.0)] = 30.0
     on_error: Literal["raise", "keep_all"] = "raise"
