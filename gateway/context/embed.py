@@ -161,6 +161,11 @@ class Encoder:
         return self._source.dimension
 
     @property
+    def is_sharing(self) -> bool:
+        """Whether encodings are on their way to Redis."""
+        return self._shared is not None and self._shared.is_writing
+
+    @property
     def space(self) -> Space:
         """What its encodings are to the selector, which knows the bundled encoder's scale alone."""
         return "full" if self.settings.model == BUNDLED_ENCODER and self._name == "local" else "foreign"

@@ -16,7 +16,9 @@ from transformers import AutoModel, AutoTokenizer
 
 from gateway.context.embed import Encoder, EncoderSettings, EncodingCache
 from gateway.context.encoding import Encoding, EncodingStopped
+from gateway.context.remote import RemoteSettings
 from gateway.errors import EncoderError
+from tests.servers.embeddings import SERVED_MODEL, EmbeddingServer, Scripted
 
 TEXTS = [
     "The ferry leaves at seven.",
@@ -138,3 +140,55 @@ def test_the_cache_is_bounded_in_bytes_and_forgets_the_oldest() -> None:
     assert cache.num_bytes == 3 * one.num_bytes
     cache.put(b"large", Encoding.of_vector([1.0] * 1000))
     assert len(cache) == 3
+
+
+async def test_requests_at_the_same_time_share_a_pass(embedding_server: EmbeddingServer) -> None:
+    encoder = Encoder(RemoteSettings(embedding_server.url, SERVED_MODEL))
+    await encoder.warm()
+    embedding_server.received.clear()
+    one, other, third = await asyncio.gather(
+        encoder.encode(["heron", "otter"]), encoder.encode(["otter", "teal"]), encoder.encode(["heron"])
+    )
+    assert sorted(embedding_server.inputs) == ["heron", "otter", "teal"]
+    assert np.array_equal(one.encodings[1].vector, other.encodings[0].vector)
+    assert np.array_equal(one.encodings[0].vector, third.encodings[0].vector)
+    assert third.tiers == ("encoder",)
+    await encoder.aclose()
+
+
+async def test_who_leaves_takes_nothing_from_those_who_wait_for_the_same(encoder: Encoder) -> None:
+    text = "The mill stands below the weir. " * 20
+    leaving = asyncio.create_task(encoder.encode([text]))
+    staying = asyncio.create_task(encoder.encode([text]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    leaving.cancel()
+    encoded = await staying
+    assert leaving.cancelled()
+    assert encoded.tiers == ("encoder",)
+    assert (await encoder.encode([text])).tiers == ("process",)
+
+
+async def test_a_pass_that_fails_fails_for_all_who_wait_and_is_tried_again(
+    embedding_server: EmbeddingServer,
+) -> None:
+    encoder = Encoder(RemoteSettings(embedding_server.url, SERVED_MODEL))
+    await encoder.warm()
+    embedding_server.script.append(Scripted(400))
+    results = await asyncio.gather(encoder.encode(["wren"]), encoder.encode(["wren"]), return_exceptions=True)
+    assert [type(result) for result in results] == [EncoderError, EncoderError]
+    assert (await encoder.encode(["wren"])).tiers == ("encoder",)
+    await encoder.aclose()
+
+
+def test_the_fingerprint_is_of_the_weights_not_of_where_they_lie(tmp_path: Path) -> None:
+    from gateway.context.encoding import BUNDLED_ENCODER, EncoderModel
+
+    copy = SentenceTransformer(str(get_model_path()), device="cpu")
+    copy.save(str(tmp_path / "same"))
+    with torch.no_grad():
+        next(copy.parameters())[0, 0] += 1.0
+    copy.save(str(tmp_path / "changed"))
+    bundled = EncoderModel(BUNDLED_ENCODER, "bf16", 1).fingerprint
+    assert EncoderModel(str(tmp_path / "same"), "fp32", 1).fingerprint == bundled
+    assert EncoderModel(str(tmp_path / "changed"), "fp32", 1).fingerprint != bundled
