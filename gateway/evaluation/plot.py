@@ -71,7 +71,7 @@ def _draw_panel(axes: Any, name: str, group: Group) -> None:
     others = {method: point for method, point in points.items() if method not in OURS}
     for method, (tokens, recall) in others.items():
         marker = _MARKERS[method.partition("_")[0]]
-        axes.plot(tokens, recall, marker, color=_OTHERS, markersize=5.5, markeredgecolor="white", zorder=2)
+        axes.plot(tokens, recall, marker, color=_OTHERS, markersize=7, markeredgecolor="white", zorder=2)
     ours = [points[method] for method in OURS if method in points]
     axes.plot(
         [tokens for tokens, _ in ours],
@@ -130,7 +130,7 @@ def _text(axes: Any, names: list[str]) -> Any:
         ha="center",
         va="center",
         zorder=4,
-        linespacing=1.1,
+        linespacing=1.4,
         path_effects=[withStroke(linewidth=3.0, foreground="white")],
     )
 
