@@ -23,10 +23,12 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Configuration documents.", no_args_is_help=True)
 trace_app = typer.Typer(help="Recorded turns.", no_args_is_help=True)
+train_app = typer.Typer(help="Learn from labelled requests.", no_args_is_help=True)
 eval_app = typer.Typer(help="Measure the product on labelled requests.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(trace_app, name="trace")
 app.add_typer(eval_app, name="eval")
+app.add_typer(train_app, name="train")
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
@@ -125,6 +127,19 @@ def trace_show(turn_id: TurnId, redis: RedisUrl = None) -> None:
     from gateway.trace.show import run_show
 
     raise typer.Exit(run_show(turn_id, redis or redis_to_read()))
+
+
+@train_app.command("context")
+def train_context(
+    data: LabelledData,
+    out: Annotated[Path, typer.Option(help="The selector; its card goes beside it, as .md.")],
+    more_data: MoreData = None,
+    seed: Annotated[int, typer.Option(help="Of folds, variations and trees.")] = 0,
+) -> None:
+    """Learn which documents to keep, and choose the settings' thresholds out of fold."""
+    from gateway.training.context import TrainOptions, run_train_context
+
+    raise typer.Exit(run_train_context(TrainOptions((*data, *(more_data or ())), out, seed)))
 
 
 @eval_app.command("context")

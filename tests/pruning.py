@@ -11,7 +11,7 @@ from gateway.context.decide import PruneOptions, PruneQuery
 from gateway.context.embed import EncoderSettings
 from gateway.context.pruner import Pruner
 from gateway.context.report import Document, PruneReport
-from gateway.context.weights import Keep
+from gateway.context.selector import Keep
 
 
 class Prune(Protocol):

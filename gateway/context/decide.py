@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.context import verdicts
+from gateway.context.centres import find_centres
 from gateway.context.conflicts import find_conflicts
 from gateway.context.encoders import EncoderChoice
 from gateway.context.judge import Judgement, Sorting
-from gateway.context.report import Conflict, Document, PruneReport, Verdict
+from gateway.context.report import Centre, Conflict, Document, PruneReport, Verdict
+from gateway.context.selector import Keep
 from gateway.context.themes import theme_words
-from gateway.context.weights import Keep, threshold_of
 
 TokenCounts: TypeAlias = tuple[list[int], bool]
 """(counts, are_estimated)"""
@@ -77,12 +78,13 @@ def pruned_report(
     tokens, are_estimated = counts
     decided = verdicts.unjudged(query.documents, weighed.sorting, tokens)
     if weighed.judgement is not None:
-        decided = verdicts.judged(decided, weighed.judgement, query.question, threshold_of(options.keep))
+        decided = verdicts.judged(decided, weighed.judgement, query.question, options.keep)
     decided = verdicts.budgeted(decided, weighed.sorting, options.token_budget)
     return PruneReport(
         verdicts=tuple(decided),
         theme=_theme(query, weighed.judgement, decided),
         num_clusters=len({verdict.cluster for verdict in decided if verdict.cluster >= 0}),
+        centres=_centres(weighed.judgement, decided),
         conflicts=_conflicts(query, decided),
         tokens_before=sum(tokens),
         tokens_after=sum(verdict.num_tokens for verdict in decided if verdict.is_kept),
@@ -106,6 +108,14 @@ def _theme(query: PruneQuery, judgement: Judgement | None, decided: Sequence[Ver
     return theme_words(query.question, texts, scores, dropped, MAX_THEME_WORDS)
 
 
+def _centres(judgement: Judgement | None, decided: Sequence[Verdict]) -> tuple[Centre, ...]:
+    """Look for several centres among the documents that were judged and kept."""
+    if judgement is None:
+        return ()
+    kept = [place for place, index in enumerate(judgement.sorting.judged) if decided[index].is_kept]
+    return find_centres(judgement, kept)
+
+
 def _conflicts(query: PruneQuery, decided: Sequence[Verdict]) -> tuple[Conflict, ...]:
     kept = [each for each, verdict in zip(query.documents, decided, strict=True) if verdict.is_kept]
     return tuple(found.between(kept) for found in find_conflicts(kept))
@@ -120,7 +130,7 @@ def _note(weighed: Weighed, decided: Sequence[Verdict], options: PruneOptions) -
         return "No document has text; the request goes on without any."
     if weighed.judgement is None:
         return "The encoder cannot read the script of the question or of the documents; nothing was judged."
-    threshold = threshold_of(options.keep)
+    threshold = weighed.judgement.scorer.threshold(options.keep)
     if weighed.judgement.probability.max() < threshold:
         return f"No document met the threshold of {threshold:g}; the best one was kept."
     if not weighed.judgement.has_theme:

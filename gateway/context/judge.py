@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from gateway.context.asked import Asked
 from gateway.context.duplicates import find_duplicates
-from gateway.context.encoding import Encoding
+from gateway.context.encoding import Encoding, Vectors
 from gateway.context.links import LinkGraph, build_graph
 from gateway.context.report import Document
-from gateway.context.select import keep_probability, probability_without_links
+from gateway.context.selector import Scorer
 from gateway.context.signals import Signals, measure
 from gateway.context.themes import find_clusters
-from gateway.context.weights import ABOUT, Weights
 from gateway.context.words import is_latin
 
 
@@ -37,6 +36,7 @@ class Judgement:
     """The judged documents, n of them, in the order of ``sorting.judged``."""
 
     sorting: Sorting
+    scorer: Scorer
     documents: tuple[Document, ...]
     probability: NDArray[np.float64]
     """[n] keep-probability."""
@@ -45,11 +45,14 @@ class Judgement:
     signals: Signals
     graph: LinkGraph
     clusters: tuple[int, ...]
+    asked: Asked
+    vectors: Vectors
+    """[n, d], the documents' own, of unit length."""
 
     @property
     def has_theme(self) -> bool:
         """Whether any chunk is about the question, by what it says itself."""
-        return bool(self.unlinked.max() >= ABOUT)
+        return bool(self.unlinked.max() >= self.scorer.about)
 
 
 def sort_out(
@@ -71,20 +74,23 @@ def judge(
     sorting: Sorting,
     documents: Sequence[Document],
     encodings: Sequence[Encoding],
-    weights: Weights,
+    scorer: Scorer,
 ) -> Judgement:
     """Weigh the ``sorting.judged`` among ``documents``, at least one; ``encodings`` are theirs."""
     judged = tuple(documents[index] for index in sorting.judged)
     graph = build_graph(judged)
     signals = measure(asked, judged, encodings, graph)
-    probability = keep_probability(signals, weights)
+    probability = scorer.probability(signals)
     vectors = np.stack([encoding.vector for encoding in encodings])
     return Judgement(
         sorting=sorting,
+        scorer=scorer,
         documents=judged,
         probability=probability,
-        unlinked=probability_without_links(signals, weights),
+        unlinked=scorer.probability_without_links(signals),
         signals=signals,
         graph=graph,
         clusters=tuple(find_clusters(vectors, probability)),
+        asked=asked,
+        vectors=vectors,
     )

@@ -13,6 +13,9 @@ from gateway.context.report import Document
 from gateway.context.words import STOP_WORDS, names
 
 _DISAMBIGUATION = re.compile(r"\s*\([^)]*\)")
+_CAPITALISED = r"[^\W\d_a-z][\w'’.-]*"
+_BETWEEN = r"(?:(?:of|the|de|du|la|von|van|and|in|on|for|to|a) ){0,2}"
+_SUBJECT = re.compile(rf"(?:The |An? )?({_CAPITALISED}(?:,? {_BETWEEN}{_CAPITALISED}){{0,7}})")
 _MIN_TITLE_LETTERS = 4
 _SHARED_WEIGHT = 0.15
 _MAX_EDGE = 1.5
@@ -49,7 +52,7 @@ def build_graph(documents: Sequence[Document]) -> LinkGraph:
     """Find the links between ``documents`` in their titles and texts."""
     n = len(documents)
     named = np.zeros((n, n), dtype=bool)
-    bare = [bare_title(document.title) for document in documents]
+    bare = [subject_of(document) for document in documents]
     lowered = [_lowered(document) for document in documents]
     for i, title in enumerate(bare):
         for j, text in enumerate(lowered):
@@ -62,6 +65,14 @@ def build_graph(documents: Sequence[Document]) -> LinkGraph:
 def bare_title(title: str) -> str:
     """Return the title in lower case without what stands in brackets: "Mercury (planet)" is "mercury"."""
     return _DISAMBIGUATION.sub("", title.lower()).strip()
+
+
+def subject_of(document: Document) -> str:
+    """Return what the document is about in lower case: its title, or the name that its text opens with."""
+    if document.title.strip():
+        return bare_title(document.title)
+    name = _opening_name(document.text).lower()
+    return "" if name.split(" ")[0] in STOP_WORDS else name
 
 
 def is_named(title: str, text: str) -> bool:
@@ -116,10 +127,14 @@ def explain_link(graph: LinkGraph, documents: Sequence[Document], index: int, ot
     if edges[other] <= 0.0:
         return ""
     mine, partner = documents[index], documents[other]
-    if graph.titles[index, other]:
-        if is_named(bare_title(partner.title), _lowered(mine)):
+    if graph.named[other, index]:
+        if partner.title.strip():
             return f"It names {partner.title!r}, the title of {partner.id}."
-        return f"{partner.id} names its title, {mine.title!r}."
+        return f"It names {_opening_name(partner.text)!r}, with which {partner.id} opens."
+    if graph.named[index, other]:
+        if mine.title.strip():
+            return f"{partner.id} names its title, {mine.title!r}."
+        return f"{partner.id} names {_opening_name(mine.text)!r}, with which it opens."
     common = sorted(graph.rare_names[index].keys() & graph.rare_names[other].keys())
     written = [repr(graph.rare_names[index][name]) for name in common[:3]]
     return f"It shares {', '.join(written)} with {partner.id}."
@@ -146,3 +161,9 @@ def _shared_names(
 
 def _lowered(document: Document) -> str:
     return f"{document.title}\n{document.text}".lower()
+
+
+def _opening_name(text: str) -> str:
+    """Return the capitalised words that ``text`` opens with, an article left out."""
+    found = _SUBJECT.match(text.lstrip())
+    return found[1].rstrip(".,;'’-") if found else ""

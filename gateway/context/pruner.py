@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
 import faiss
@@ -22,13 +21,12 @@ from gateway.context.decide import (
 )
 from gateway.context.embed import Encoder, EncoderSettings
 from gateway.context.encoders import EncoderChoice, Encoders
-from gateway.context.encoding import Space
 from gateway.context.given import encode_request
 from gateway.context.judge import judge, sort_out
 from gateway.context.rank import Ranked, ranking
 from gateway.context.render import SEPARATOR, render_document
 from gateway.context.report import Document, PruneReport
-from gateway.context.weights import FULL, VECTORS, Weights
+from gateway.context.selector import Selector
 from gateway.errors import EncoderError
 
 TokenCounter: TypeAlias = Callable[[Sequence[str]], Awaitable[TokenCounts]]
@@ -38,15 +36,18 @@ MAX_DOCUMENTS = 1_000
 """Beyond this nothing is judged: the link graph grows with the square."""
 _LOAD_S = 60.0
 _QUESTION_CHARS = 4_000
-_WEIGHTS: Mapping[Space, Weights] = MappingProxyType({"full": FULL, "vectors": VECTORS, "foreign": VECTORS})
 
 
 class Pruner:
     """Prunes in two threads of its own: one encodes, one judges, so that cached requests never wait."""
 
-    def __init__(self, encoders: Encoders | Encoder, timeout_s: float) -> None:
+    def __init__(
+        self, encoders: Encoders | Encoder, timeout_s: float, selector: Selector | None = None
+    ) -> None:
+        """Judge by ``selector``, without one by what comes with the package. Raises ConfigError."""
         self.encoders = encoders if isinstance(encoders, Encoders) else Encoders(encoders)
         self._timeout_s = timeout_s
+        self._selector = selector or Selector.load()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pruner", initializer=_compute_alone)
 
     @classmethod
@@ -128,9 +129,9 @@ class Pruner:
         history = needed_history(question, query.history)
         encoded = await encode_request(encoder, [question, *history], documents)
         asked = ask(question, encoded.asked[0], list(zip(history, encoded.asked[1:], strict=True)))
-        weights = _WEIGHTS[encoded.space]
+        scorer = self._selector.scorers[encoded.space]
         started = time.perf_counter()
-        judgement = await self._on_thread(judge, asked, sorting, query.documents, encoded.chunks, weights)
+        judgement = await self._on_thread(judge, asked, sorting, query.documents, encoded.chunks, scorer)
         judge_ms = (time.perf_counter() - started) * 1e3
         return Weighed(sorting, judgement, encoded.encode_ms, judge_ms, encoded.num_cache_hits, encoded.note)
 

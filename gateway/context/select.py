@@ -1,4 +1,4 @@
-"""Which chunks stay: probability, threshold, budget."""
+"""Which chunks stay: threshold and budget."""
 
 from __future__ import annotations
 
@@ -6,19 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-
-from gateway.context.signals import Signals
-from gateway.context.weights import Weights
-
-
-def keep_probability(signals: Signals, weights: Weights) -> NDArray[np.float64]:
-    """Return [n] the probability that each chunk is wanted, calibrated on the data that ``weights`` names."""
-    return _sigmoid(_score(signals, weights))
-
-
-def probability_without_links(signals: Signals, weights: Weights) -> NDArray[np.float64]:
-    """Return [n] what the probability would be if no chunk named or shared anything: what links decide."""
-    return _sigmoid(_score(signals, weights) - weights.per_signal["bridge"] * signals.bridge)
 
 
 def meet(probability: NDArray[np.float64], threshold: float) -> NDArray[np.bool_]:
@@ -45,15 +32,3 @@ def within_budget(
             fitting.add(chosen)
             left -= tokens[chosen]
     return fitting
-
-
-def _score(signals: Signals, weights: Weights) -> NDArray[np.float64]:
-    score = np.full(len(signals.dense), weights.intercept)
-    for name, weight in weights.per_signal.items():
-        score += weight * getattr(signals, name)
-    return score
-
-
-def _sigmoid(score: NDArray[np.float64]) -> NDArray[np.float64]:
-    probability: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-score))
-    return probability

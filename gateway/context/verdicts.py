@@ -12,6 +12,7 @@ from gateway.context.judge import Judgement, Sorting
 from gateway.context.links import explain_link
 from gateway.context.report import Document, Verdict
 from gateway.context.select import meet, within_budget
+from gateway.context.selector import Keep
 from gateway.context.words import content_words
 
 UNKNOWN_SCORE = 0.5
@@ -46,11 +47,10 @@ def unjudged(documents: Sequence[Document], sorting: Sorting, tokens: Sequence[i
     return verdicts
 
 
-def judged(
-    verdicts: Sequence[Verdict], judgement: Judgement, question: str, threshold: float
-) -> list[Verdict]:
+def judged(verdicts: Sequence[Verdict], judgement: Judgement, question: str, keep: Keep) -> list[Verdict]:
     """Put the judgement's outcome into ``verdicts``, which are in the order of the documents."""
     updated = list(verdicts)
+    threshold = judgement.scorer.threshold(keep)
     keeps = meet(judgement.probability, threshold)
     for position, index in enumerate(judgement.sorting.judged):
         verdict = replace(

@@ -10,7 +10,7 @@ from gateway.context.asked import ask
 from gateway.context.encoding import Encoding, unit
 from gateway.context.judge import judge, sort_out
 from gateway.context.report import Document
-from gateway.context.weights import FULL
+from gateway.context.selector import Selector
 
 QUESTION = "Which of the Brightwater mills ground the flour for Ostrey?"
 
@@ -59,6 +59,7 @@ def test_judging_costs_little_beside_the_encoder() -> None:
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
     rng = np.random.default_rng(11)
+    scorer = Selector.load().scorers["full"]
     asked = ask(QUESTION, encoding(rng, 14))
     for num_chunks, limit_ms in ((20, 20.0), (100, 100.0)):
         documents = chunks(rng, num_chunks)
@@ -67,7 +68,7 @@ def test_judging_costs_little_beside_the_encoder() -> None:
         for _ in range(5):
             started = time.process_time()
             sorting = sort_out(QUESTION, documents)
-            judgement = judge(asked, sorting, documents, encodings, FULL)
+            judgement = judge(asked, sorting, documents, encodings, scorer)
             durations.append((time.process_time() - started) * 1e3)
         assert len(judgement.probability) == num_chunks
         assert min(durations) <= limit_ms

@@ -5,7 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from gateway.context.links import bare_title, build_graph, closeness, explain_link, is_named, reach
+from gateway.context.links import (
+    bare_title,
+    build_graph,
+    closeness,
+    explain_link,
+    is_named,
+    pull_of,
+    reach,
+    subject_of,
+)
 from gateway.context.report import Document
 
 
@@ -71,5 +80,38 @@ def test_a_link_is_explained_by_its_title_or_its_names() -> None:
     graph = build_graph(documents)
     assert explain_link(graph, documents, 0, [1, 2, 3]) == "It names 'Orrin Yard', the title of b."
     assert explain_link(graph, documents, 1, [0]) == "a names its title, 'Orrin Yard'."
-    assert explain_link(graph, documents, 2, [0, 3]) == "It shares 'Tamsin', 'Vole' with d."
+    assert explain_link(graph, documents, 2, [0, 3]) == "It names 'Tamsin Vole', with which d opens."
+    assert explain_link(graph, documents, 3, [2]) == "c names 'Tamsin Vole', with which it opens."
     assert explain_link(graph, documents, 2, [0]) == ""
+    sharing = [Document("e", "we asked Tamsin."), Document("f", "they met Tamsin."), documents[0]]
+    assert explain_link(build_graph(sharing), sharing, 0, [1]) == "It shares 'Tamsin' with f."
+
+
+@pytest.mark.parametrize(
+    ("text", "subject"),
+    [
+        ("Orrin Yard was founded in 1902.", "orrin yard"),
+        ("The Bank of Ostrey closed early.", "bank of ostrey"),
+        ("An Alder Reach Mill stood here.", "alder reach mill"),
+        ("However, nobody came.", ""),
+        ("In 1902 Orrin Yard was founded.", ""),
+        ("nobody knows Orrin Yard.", ""),
+        ("", ""),
+    ],
+)
+def test_a_text_without_title_is_about_the_name_that_it_opens_with(text: str, subject: str) -> None:
+    assert subject_of(Document("a", text)) == subject
+    assert subject_of(Document("a", text, "Mercury (planet)")) == "mercury"
+
+
+def test_what_pulls_is_told_apart_by_its_direction() -> None:
+    documents = [
+        Document("a", "it mentions Bluecap.", "Alderwood"),
+        Document("b", "the end.", "Bluecap"),
+        Document("c", "it mentions Alderwood.", "Coldspring"),
+    ]
+    pull = pull_of(build_graph(documents), np.array([1.0, 0.2, 0.1]))
+    assert pull.named_by.tolist() == [0.1, 1.0, 0.0]
+    assert pull.names.tolist() == [0.2, 0.0, 1.0]
+    rarity = math.log(3 / 2)  # each name stands in two of three
+    assert pull.shared == pytest.approx([0.2 * rarity, rarity, rarity])

@@ -1,28 +1,10 @@
 from __future__ import annotations
 
-import math
-
 import numpy as np
-import pytest
 
 from gateway.context.render import arrange, render_document
 from gateway.context.report import Document
-from gateway.context.select import keep_probability, meet, probability_without_links, within_budget
-from gateway.context.signals import SIGNALS, Signals
-from gateway.context.weights import FULL
-
-
-def test_the_probability_is_the_logistic_of_the_weighted_signals() -> None:
-    column = np.array([0.5])
-    signals = Signals(*[column] * len(SIGNALS))
-    total = FULL.intercept + 0.5 * sum(FULL.per_signal.values())
-    assert keep_probability(signals, FULL)[0] == pytest.approx(1 / (1 + math.exp(-total)))
-    total -= 0.5 * FULL.per_signal["bridge"]
-    assert probability_without_links(signals, FULL)[0] == pytest.approx(1 / (1 + math.exp(-total)))
-
-
-def test_all_weights_are_positive_so_more_evidence_never_drops_a_chunk() -> None:
-    assert all(weight > 0 for weight in FULL.per_signal.values())
+from gateway.context.select import meet, within_budget
 
 
 def test_what_meets_the_threshold_stays_and_never_fewer_than_one() -> None:

@@ -1,0 +1,95 @@
+"""``gravity train context``: labelled requests in, a selector and its card out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+from typing import get_args
+
+from gateway.context.encoding import BUNDLED_ENCODER, EncoderModel, Space
+from gateway.context.selector import Scorer, Selector
+from gateway.errors import CommandError
+from gateway.lab.labelled import LabelledRequest, read_labelled
+from gateway.training.card import Provenance, render_card
+from gateway.training.choosing import RECALL, choose_about, choose_threshold
+from gateway.training.fitting import COLUMNS, FOLDS, Judged, fit, out_of_fold, out_of_set
+from gateway.training.measuring import Measured, encode_texts, measure_all
+from gateway.training.variations import variations
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    data: tuple[Path, ...]
+    out: Path
+    seed: int = 0
+    encoder: str = BUNDLED_ENCODER
+
+
+def run_train_context(options: TrainOptions) -> int:
+    """Train, choose, write ``out`` and ``out`` with the suffix ``.md``. Raises CommandError."""
+    _require_extra()
+    requests = [request for request in read_labelled(options.data) if request.documents]
+    if len(requests) < 2 * FOLDS:
+        raise CommandError(
+            f"{len(requests)} labelled requests are too few to learn from: {2 * FOLDS} at least"
+        )
+    if not options.out.parent.is_dir():
+        raise CommandError(f"{options.out.parent} is no folder")
+    drawn = list(variations(requests, options.seed))
+    model = EncoderModel(options.encoder, "fp32", 1)
+    examples = measure_all(drawn, encode_texts(model, drawn))
+    spaces: tuple[Space, ...] = get_args(Space)
+    judged = {space: out_of_fold(examples, space, options.seed) for space in spaces}
+    unseen = out_of_set(examples, "full", options.seed) if len({each.set for each in examples}) > 1 else []
+    scorers = {space: _scorer(examples, judged[space], space, options.seed) for space in spaces}
+    provenance = _provenance(options, requests)
+    selector = Selector(_version(provenance), MappingProxyType(scorers))
+    selector.save(options.out)
+    card = options.out.with_suffix(".md")
+    card.write_text(render_card(selector, provenance, judged, unseen), encoding="utf-8")
+    print(f"{options.out}: selector {selector.version}, {options.out.stat().st_size // 1024} KiB; {card}")
+    return 0
+
+
+def _scorer(examples: Sequence[Measured], judged: Sequence[Judged], space: Space, seed: int) -> Scorer:
+    return Scorer(
+        signals=COLUMNS[space],
+        forest=fit(examples, space, seed),
+        settings=MappingProxyType({name: choose_threshold(judged, share) for name, share in RECALL.items()}),
+        about=choose_about(judged),
+    )
+
+
+def _provenance(options: TrainOptions, requests: Sequence[LabelledRequest]) -> Provenance:
+    return Provenance(
+        files=[(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in options.data],
+        num_requests=Counter(request.set for request in requests),
+        encoder=options.encoder,
+        seed=options.seed,
+        libraries=_libraries(),
+    )
+
+
+def _libraries() -> Mapping[str, str]:
+    return {name: version(name) for name in ("scikit-learn", "torch", "narrative-gravity")}
+
+
+def _version(provenance: Provenance) -> str:
+    """Name a selector by what it was made from: the same data, seed and libraries make the same one."""
+    made_from = [*(digest for _, digest in provenance.files), provenance.encoder, str(provenance.seed)]
+    made_from += [f"{name}={number}" for name, number in provenance.libraries.items()]
+    return hashlib.sha256("\n".join(made_from).encode()).hexdigest()[:12]
+
+
+def _require_extra() -> None:
+    try:
+        import sklearn  # noqa: F401
+    except ImportError as error:
+        raise CommandError(
+            "training needs scikit-learn: pip install 'narrative-gravity[evaluation]'"
+        ) from error
