@@ -12,8 +12,9 @@ import pytest
 
 from gateway.api.prune import asked
 from tests.passages import BREAD, BUILDER, FERRY, FOUND, QUESTION, WANTED, found
-from tests.servers.gateway import Scripted
+from tests.servers.gateway import Gateway, Scripted
 from tests.servers.upstream import MODEL, Script, whole
+from worker.models import BUNDLED_MODEL
 
 PATH = "/v1/prune"
 
@@ -99,6 +100,17 @@ def test_tokens_are_the_models_own_where_a_worker_has_it_and_estimates_elsewhere
         assert guessed["are_tokens_estimated"] is True
         assert guessed["model"] == model
         assert guessed["tokens_before"] > sum(words)
+
+
+def test_a_real_workers_tokens_are_those_of_its_tokenizer(real_gateway: Gateway, tokenizer: Any) -> None:
+    body = {"query": QUESTION, "documents": found(), "model": BUNDLED_MODEL, "keep": 0.0, "token_budget": 80}
+    answer = httpx.post(real_gateway.url + PATH, json=body, timeout=60.0).json()
+    shown = [f"[doc-{place}] {title}\n{text}\n\n" for place, (title, text) in enumerate(FOUND)]
+    expected = [len(tokenizer.encode(each, add_special_tokens=False)) for each in shown]
+    assert [verdict["tokens"] for verdict in answer["verdicts"]] == expected
+    assert answer["are_tokens_estimated"] is False
+    prompt = answer["context"].removeprefix("Answer from these documents.\n\n")
+    assert len(tokenizer.encode(prompt, add_special_tokens=False)) <= answer["tokens_after"] <= 80
 
 
 def test_the_order_is_the_one_asked_for(scripted: Scripted) -> None:
