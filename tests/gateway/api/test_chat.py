@@ -80,6 +80,16 @@ def test_metadata_comes_back_untouched_on_what_is_kept(scripted: Scripted) -> No
     assert told["orbit"]["metadata"] == {"checked": True}
 
 
+def test_chunks_that_share_an_id_keep_their_own_metadata(scripted: Scripted) -> None:
+    """Retrievers send several chunks of one page under the page's id."""
+    scripted.upstream.plays(Script([whole("ok")], content_type=JSON))
+    documents = [{"id": "page", "text": text, "part": part} for part, text in enumerate(("One.", "Two."))]
+    body = {"model": "fake-model", "messages": [{"role": "user", "content": "a"}], "documents": documents}
+    answer = scripted.client.post("/v1/chat/completions", json=body, headers={"X-Gravity-Lane": "control"})
+    told = answer.json()["gravity"]["documents"]
+    assert [document["metadata"] for document in told] == [{"part": 0}, {"part": 1}]
+
+
 def test_the_worker_is_asked_for_usage_and_gets_none_of_our_fields(scripted: Scripted) -> None:
     scripted.upstream.plays(events(chunk("a"), chunk(finish="stop")))
     scripted.post(stream=True, documents=DOCUMENTS, task="default", gravity={"gravity_strength": 0.5})
