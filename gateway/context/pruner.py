@@ -22,7 +22,7 @@ from gateway.context.decide import (
 from gateway.context.embed import Encoder, EncoderSettings
 from gateway.context.encoders import EncoderChoice, Encoders
 from gateway.context.given import encode_request
-from gateway.context.judge import judge, sort_out
+from gateway.context.judge import Sorting, judge, sort_out
 from gateway.context.rank import Ranked, ranking
 from gateway.context.render import SEPARATOR, render_document
 from gateway.context.report import Document, PruneReport
@@ -110,21 +110,24 @@ class Pruner:
             return f"there are more than {MAX_DOCUMENTS} documents"
         try:
             async with asyncio.timeout(_LOAD_S) as limit:
-                choose = self.encoders.choose
-                encoder = await self._on_thread(choose, choice, query.question, query.documents)
+                encoder, sorting = await self._on_thread(self._sorted_out, query, choice)
+                if not sorting.judged:
+                    return Weighed(sorting, None)
                 await encoder.warm()
                 limit.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
-                return await self._weigh(query, encoder)
+                return await self._weigh(query, encoder, sorting)
         except EncoderError as error:
             return str(error)
         except TimeoutError:
             return "the encoder took too long"
 
-    async def _weigh(self, query: PruneQuery, encoder: Encoder) -> Weighed:
+    def _sorted_out(self, query: PruneQuery, choice: EncoderChoice) -> tuple[Encoder, Sorting]:
         question = _bounded(query.question)
-        sorting = await self._on_thread(sort_out, question, query.documents, encoder.can_read)
-        if not sorting.judged:
-            return Weighed(sorting, None)
+        encoder = self.encoders.choose(choice, question, query.documents)
+        return encoder, sort_out(question, query.documents, encoder.can_read)
+
+    async def _weigh(self, query: PruneQuery, encoder: Encoder, sorting: Sorting) -> Weighed:
+        question = _bounded(query.question)
         documents = [query.documents[index] for index in sorting.judged]
         history = needed_history(question, query.history)
         encoded = await encode_request(encoder, [question, *history], documents)
