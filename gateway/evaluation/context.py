@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +13,11 @@ from rich.console import Console
 from gateway.context.embed import EncoderSettings
 from gateway.errors import CommandError
 from gateway.evaluation.conflict_recall import measure_conflicts, read_pairs
-from gateway.evaluation.evaluate import evaluate_context
+from gateway.evaluation.evaluate import OVERALL, evaluate_context
 from gateway.evaluation.plot import check_plot, plot_context
 from gateway.evaluation.report import as_json
 from gateway.evaluation.tables import print_conflicts, print_evaluation
-from gateway.lab.labelled import read_labelled
+from gateway.lab.labelled import LabelledRequest, read_labelled
 from gateway.stack.signals import until_signal
 
 _COLUMNS = 100
@@ -36,8 +37,7 @@ def run_eval_context(options: ContextOptions) -> int:
     """Print the figures and return 0. Raises CommandError where they cannot be had."""
     requests = read_labelled(options.data)
     pairs = read_pairs(options.conflicts_file) if options.conflicts_file is not None else None
-    if options.plot_file is not None:
-        check_plot(options.plot_file)
+    _check(options, requests)
     evaluation = asyncio.run(until_signal(evaluate_context(requests, EncoderSettings(), options.seed)))
     conflicts = measure_conflicts(pairs, requests, options.seed) if pairs is not None else None
     console = Console(highlight=False, width=_COLUMNS)
@@ -53,3 +53,14 @@ def run_eval_context(options: ContextOptions) -> int:
     except OSError as error:
         raise CommandError(f"{error.filename} cannot be written: {error.strerror}") from error
     return 0
+
+
+def _check(options: ContextOptions, requests: Sequence[LabelledRequest]) -> None:
+    """Find what would fail only after minutes of work. Raises CommandError."""
+    if any(request.set == OVERALL for request in requests):
+        raise CommandError(f"a set cannot be called {OVERALL!r}: that is all of them together")
+    if options.plot_file is not None:
+        check_plot(options.plot_file)
+    for file in filter(None, (options.json_file, options.plot_file)):
+        if not file.parent.is_dir():
+            raise CommandError(f"{file} cannot be written: there is no folder {file.parent}")

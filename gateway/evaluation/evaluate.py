@@ -18,6 +18,9 @@ from gateway.evaluation.incumbents import incumbents
 from gateway.evaluation.subject import OURS, Subject, open_bench
 from gateway.lab.labelled import LabelledRequest
 
+OVERALL = "overall"
+"""What all sets together are called."""
+
 
 @dataclass(frozen=True, slots=True)
 class ContextEvaluation:
@@ -33,6 +36,11 @@ class ContextEvaluation:
     """Method to what it is."""
     encoder: EncoderSettings
     seed: int
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """The sets, and then all of them together."""
+        return {**self.sets, OVERALL: self.overall}
 
 
 async def evaluate_context(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,8 @@ def plot_context(evaluation: ContextEvaluation, file: Path) -> None:
 
 
 def _draw_panel(axes: Any, name: str, group: Group) -> None:
-    axes.set_title(f"{name}  ({group.num_requests} requests)", loc="left", color=_INK, fontsize=12)
+    title = f"{name}  (n = {group.num_requests})"
+    axes.set_title(title, loc="left", color=_INK, fontsize=12, parse_math=False)
     axes.grid(color=_GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -67,25 +69,21 @@ def _draw_panel(axes: Any, name: str, group: Group) -> None:
         means = group.curves.tokens.mean(axis=0), group.curves.recall.mean(axis=0)
         axes.plot(*means, color=_CURVE, linewidth=1.2, linestyle="--", zorder=1, label="top-n at every n")
         axes.legend(loc="lower right", frameon=False, fontsize=8, labelcolor=_OTHERS)
-    points = _points(group)
-    others = {method: point for method, point in points.items() if method not in OURS}
-    for method, (tokens, recall) in others.items():
-        marker = _MARKERS[method.partition("_")[0]]
-        axes.plot(tokens, recall, marker, color=_OTHERS, markersize=7, markeredgecolor="white", zorder=2)
+    _draw_points(axes, _points(group))
+
+
+def _draw_points(axes: Any, points: Mapping[str, tuple[float, float]]) -> None:
+    """Mark what others reach, and connect what ours does."""
+    for method, point in points.items():
+        if method not in OURS:
+            marker = _MARKERS[method.partition("_")[0]]
+            axes.plot(*point, marker, color=_OTHERS, markersize=7, markeredgecolor="white", zorder=2)
     ours = [points[method] for method in OURS if method in points]
-    axes.plot(
-        [tokens for tokens, _ in ours],
-        [recall for _, recall in ours],
-        "o-",
-        color=_OURS,
-        linewidth=2.2,
-        markersize=8.5,
-        markeredgecolor="white",
-        zorder=3,
-    )
+    line = {"color": _OURS, "linewidth": 2.2, "markersize": 8.5, "markeredgecolor": "white"}
+    axes.plot([tokens for tokens, _ in ours], [recall for _, recall in ours], "o-", zorder=3, **line)
     lowest = min((recall for _, recall in points.values()), default=0.0)
     axes.set_xlim(0.0, 1.04)
-    axes.set_ylim(max(0.0, lowest - 0.08), 1.06)
+    axes.set_ylim(max(-0.05, lowest - 0.08), 1.06)
 
 
 def _points(group: Group) -> dict[str, tuple[float, float]]:
@@ -101,7 +99,10 @@ def _points(group: Group) -> dict[str, tuple[float, float]]:
 def _write_names(axes: Any, group: Group) -> None:
     """Write each method's name near its point, once the axes have their final size."""
     named = [(method, tuple(axes.transData.transform(point))) for method, point in _points(group).items()]
-    merged = merge_points(named, _SAME_POINT_PIXELS)
+    merged = [
+        *merge_points([each for each in named if each[0] in OURS], _SAME_POINT_PIXELS),
+        *merge_points([each for each in named if each[0] not in OURS], _SAME_POINT_PIXELS),
+    ]
     texts = [_text(axes, names) for names, _ in merged]
     extents = [text.get_window_extent() for text in texts]
     panel = axes.get_window_extent()

@@ -8,27 +8,26 @@ from typing import Any
 
 from gateway.evaluation.comparison import Cell, Comparison, Group
 from gateway.evaluation.conflict_recall import ConflictRecall
-from gateway.evaluation.evaluate import ContextEvaluation
+from gateway.evaluation.evaluate import OVERALL, ContextEvaluation
 from gateway.lab.intervals import Interval
 
 
 def as_json(evaluation: ContextEvaluation, conflicts: ConflictRecall | None) -> dict[str, Any]:
     """Return the shape that docs/evaluation.md tables; shares in [0, 1], times in ms."""
-    groups = {**evaluation.sets, "overall": evaluation.overall}
     return {
         "sets": {name: _methods(group) for name, group in evaluation.sets.items()},
-        "overall": _methods(evaluation.overall),
+        OVERALL: _methods(evaluation.overall),
         "mean_of_sets": _mean_of_sets(evaluation.sets),
         "comparisons": {
             name: {ours: _comparison(found) for ours, found in group.comparisons.items()}
-            for name, group in groups.items()
+            for name, group in evaluation.groups.items()
         },
         "calibration": asdict(evaluation.calibration) if evaluation.calibration else None,
         "cost": {str(size): asdict(cost) for size, cost in evaluation.costs.items()},
         "conflicts": asdict(conflicts) if conflicts else None,
         "encoder": {**asdict(evaluation.encoder), "tokens": "of title and text, by the encoder's tokenizer"},
         "methods": dict(evaluation.descriptions),
-        "requests": {name: group.num_requests for name, group in groups.items()},
+        "requests": {name: group.num_requests for name, group in evaluation.groups.items()},
         "seed": evaluation.seed,
     }
 

@@ -12,7 +12,7 @@ from gateway.evaluation.calibration import Calibration
 from gateway.evaluation.comparison import Cell, Group
 from gateway.evaluation.conflict_recall import ConflictRecall
 from gateway.evaluation.cost import PruneCost, Timing
-from gateway.evaluation.evaluate import ContextEvaluation
+from gateway.evaluation.evaluate import OVERALL, ContextEvaluation
 from gateway.evaluation.subject import OURS
 from gateway.lab.intervals import Interval
 
@@ -27,15 +27,14 @@ of it is kept. off: share of the chunks from other questions that is dropped."""
 
 def print_evaluation(console: Console, evaluation: ContextEvaluation) -> None:
     """Print every set, all of them together, and what it costs."""
-    groups = {**evaluation.sets, "overall": evaluation.overall}
-    for name, group in groups.items():
+    for name, group in evaluation.groups.items():
         console.print(_title(f"{name}: {group.num_requests} requests"))
         console.print(_cells(group.cells))
         console.print()
     console.print(Text(_EXPLANATION))
     console.print()
     if evaluation.overall.comparisons:
-        _print_comparisons(console, groups)
+        _print_comparisons(console, evaluation.groups)
     if evaluation.calibration is not None:
         console.print(_title("keep-probability against relevance, all judged chunks"))
         console.print(_calibration(evaluation.calibration))
@@ -73,7 +72,7 @@ def _print_comparisons(console: Console, groups: Mapping[str, Group]) -> None:
     )
     console.print()
     console.print(_title("recall, ours - theirs over all requests (sets: see --json)"))
-    console.print(_differences(groups["overall"]))
+    console.print(_differences(groups[OVERALL]))
     console.print()
 
 
@@ -93,7 +92,7 @@ def _against_top_n(groups: Mapping[str, Group]) -> Table:
             reaching, spending = found.for_our_recall, found.at_equal_tokens
             cell = group.cells[ours]
             table.add_row(
-                name,
+                Text(name),
                 ours.removeprefix("ours_"),
                 _share(cell["recall"]),
                 _share(cell["tokens"]),

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gateway.errors import CommandError
+from gateway.evaluation.context import ContextOptions, run_eval_context
+
 METHODS = [
     "ours_balanced",
     "ours_safe",
@@ -126,7 +129,24 @@ def test_a_bad_line_is_named_with_status_2(tmp_path: Path) -> None:
     assert refused.stderr == f"gravity: {file}:1: 'relevant' is missing\n"
 
 
-def test_a_plot_of_another_kind_is_refused_before_anything_is_computed(labelled_file: Path) -> None:
-    refused = eval_context("--data", labelled_file, "--plot", "plot.svg")
-    assert refused.returncode == 2
-    assert refused.stderr == "gravity: plot.svg: a plot is written as .png\n"
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"plot_file": "plot.svg"}, "plot.svg: a plot is written as .png"),
+        ({"json_file": "nowhere/f.json"}, "nowhere/f.json cannot be written: there is no folder nowhere"),
+        ({"conflicts_file": "pairs"}, "pairs cannot be read: .*No such file"),
+    ],
+)
+def test_what_would_fail_in_the_end_fails_before_anything_is_computed(
+    labelled_file: Path, options: dict[str, Any], complaint: str
+) -> None:
+    files: dict[str, Any] = {name: Path(file) for name, file in options.items()}
+    with pytest.raises(CommandError, match=complaint):
+        run_eval_context(ContextOptions((labelled_file,), **files))
+
+
+def test_no_set_can_be_mistaken_for_all_of_them(tmp_path: Path) -> None:
+    file = tmp_path / "overall.jsonl"
+    file.write_text('{"question": "Why?", "documents": [{"text": "So.", "relevant": true}]}\n')
+    with pytest.raises(CommandError, match="a set cannot be called 'overall'"):
+        run_eval_context(ContextOptions((file,)))
