@@ -39,9 +39,10 @@ def find_centres(judgement: Judgement, kept: Sequence[int]) -> tuple[Centre, ...
 
     There are none unless there are two.
     """
+    if len(kept) < 2:
+        return ()
     nearest = sorted(kept, key=lambda index: -float(judgement.signals.dense[index]))[:MAX_CHUNKS]
-    ground = _ground(judgement, nearest)
-    centres = _settle(ground) if len(nearest) > 1 else []
+    centres = _settle(_ground(judgement, nearest))
     if len(centres) < 2:
         return ()
     return tuple(_centre(judgement, nearest, centre, centres) for centre in sorted(centres, key=min))
