@@ -95,6 +95,10 @@ class Results:
     def __len__(self) -> int:
         return len(self._records)
 
+    def num_outdated(self, selector: str) -> int:
+        """Return how many answers rest on the choice of another selector than this one."""
+        return sum(key.selector not in ("", selector) for key in self._records)
+
     def get(self, key: Key) -> AnswerRecord | None:
         return self._records.get(key)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from tqdm import tqdm  # type: ignore[import-untyped]
+from tqdm import tqdm
 
 from gateway.evaluation.answer_figures import Answered
 from gateway.evaluation.answer_results import AnswerRecord, Key, Results
@@ -38,11 +40,15 @@ class AnswerRun:
             (place, request) for place, request in enumerate(requests) if self._missing(place, request)
         ]
         num_missing = sum(len(self._missing(*each)) for each in missing)
+        if num_outdated := self._results.num_outdated(self._selector):
+            print(f"{num_outdated} answers of ours are another selector's and do not count", file=sys.stderr)
         if num_missing:
             await self._chooser.warm()
-            with tqdm(total=len(ARMS) * len(requests), desc="answers", unit="answer") as progress:
-                progress.update(progress.total - num_missing)
-                progress.unpause()
+            total = len(ARMS) * len(requests)
+            # Arms differ tenfold in time: only the mean over all of them tells how long it will take.
+            with tqdm(
+                None, "answers", total, unit="answer", initial=total - num_missing, smoothing=0
+            ) as progress:
                 await self._share_out(iter(missing), workers, progress)
         return [self._answered(request) for request in requests]
 
@@ -50,11 +56,10 @@ class AnswerRun:
         self,
         missing: Iterator[tuple[int, LabelledRequest]],
         workers: Sequence[AnsweringWorker],
-        progress: tqdm,
+        progress: tqdm[Any],
     ) -> None:
         async def work(worker: AnsweringWorker) -> None:
-            for arm in ARMS:
-                await self._measure(arm, WARM_UP, worker)
+            await self._measure("ours", WARM_UP, worker)
             for place, request in missing:
                 for arm in self._missing(place, request):
                     self._results.add(await self._measure(arm, request, worker))

@@ -21,7 +21,7 @@ from gateway.evaluation.answer_report import answers_as_json, print_answers
 from gateway.evaluation.answer_results import Header, Results
 from gateway.evaluation.answer_run import AnswerRun
 from gateway.evaluation.answering import MAX_TOKENS, QUESTION, AnsweringWorker, started_worker
-from gateway.evaluation.arms import open_chooser
+from gateway.evaluation.arms import Chooser, open_chooser
 from gateway.lab.labelled import LabelledRequest, read_labelled
 from gateway.stack.environment import config_folder
 from gateway.stack.signals import until_signal
@@ -54,21 +54,23 @@ async def _run(options: AnswersOptions, requests: Sequence[LabelledRequest]) -> 
         workers = [
             await started.enter_async_context(started_worker()) for _ in range(max(1, options.num_workers))
         ]
-        await evaluate_answers(options, requests, workers)
+        await evaluate_answers(options, requests, workers, started.enter_context(open_chooser()))
     return 0
 
 
 async def evaluate_answers(
-    options: AnswersOptions, requests: Sequence[LabelledRequest], workers: Sequence[AnsweringWorker]
+    options: AnswersOptions,
+    requests: Sequence[LabelledRequest],
+    workers: Sequence[AnsweringWorker],
+    chooser: Chooser,
 ) -> None:
     """Answer the first ``limit`` of ``requests`` in every arm; print and write what came of it."""
     context = task_context()
     header = header_of(workers[0], context, requests)
     results = Results(options.results_file, header)
     try:
-        with open_chooser() as chooser:
-            run = AnswerRun(chooser, context, results)
-            answered = await run.answer_all(requests[: options.limit], workers)
+        run = AnswerRun(chooser, context, results)
+        answered = await run.answer_all(requests[: options.limit], workers)
     except EncoderError as error:
         raise CommandError(str(error)) from error
     figures = summarize_answers(answered, options.seed)

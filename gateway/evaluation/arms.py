@@ -47,20 +47,18 @@ class Choice:
 
 
 class Chooser:
-    """Chooses for every arm; neither encoder remembers anything from one call to the next."""
+    """Chooses for every arm, with an encoder that remembers nothing from one call to the next."""
 
-    def __init__(self, settings: EncoderSettings) -> None:
-        self._encoder = Encoder(settings)
-        self._pruner = Pruner.open(settings, timeout_s=_ENCODE_S)
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._pruner = Pruner(encoder, _ENCODE_S)
 
     async def warm(self) -> None:
-        """Load both encoders. Raises EncoderError."""
+        """Load the encoder. Raises EncoderError."""
         await self._encoder.warm()
-        await self._pruner.warm()
 
     def close(self) -> None:
         self._pruner.close()
-        self._encoder.close()
 
     async def choose(
         self, arm: Arm, request: LabelledRequest, count_tokens: TokenCounter, template: str
@@ -108,7 +106,7 @@ class Chooser:
 @contextmanager
 def open_chooser() -> Iterator[Chooser]:
     """Lend a chooser with the bundled encoder and no cache."""
-    chooser = Chooser(EncoderSettings(cache_bytes=0))
+    chooser = Chooser(Encoder(EncoderSettings(cache_bytes=0)))
     try:
         yield chooser
     finally:
