@@ -152,16 +152,19 @@ def test_a_conversation_is_asked_about_its_last_user_message(scripted: Scripted)
 
 
 def test_a_question_that_leaves_the_subject_out_takes_it_from_the_conversation(scripted: Scripted) -> None:
-    asked_of = "And who built her?"
+    elliptic = "And what else is known of it?"
     messages = [
         {"role": "user", "content": "What is the ferry Solveig powered by?"},
         {"role": "assistant", "content": "The Solveig has two hydrogen fuel cells."},
-        {"role": "user", "content": asked_of},
+        {"role": "user", "content": elliptic},
     ]
-    alone = prune(scripted, query=asked_of)["verdicts"]
+    alone = prune(scripted, query=elliptic)
     in_conversation = prune(scripted, query=None, messages=messages)
-    assert WANTED[0] in indices(in_conversation)
-    assert in_conversation["verdicts"][WANTED[0]]["score"] > alone[WANTED[0]]["score"]
+    assert alone["theme"] is None
+    assert "Solveig" in in_conversation["theme"]
+    ferry = WANTED[1]
+    assert ferry in indices(in_conversation)
+    assert in_conversation["verdicts"][ferry]["score"] > 2 * alone["verdicts"][ferry]["score"]
 
 
 def test_chunks_of_one_page_may_share_its_id(scripted: Scripted) -> None:
