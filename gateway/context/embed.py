@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from gateway.context.encoding import BUNDLED_ENCODER, Encoding, Precision, Space
+from gateway.context.encoding_cache import EncodingCache
 from gateway.context.local import LocalSource
 from gateway.context.remote import RemoteSettings, RemoteSource
 from gateway.context.shared_cache import SharedCache, shared_key
+from gateway.context.source import EncodingSource
 from gateway.context.words import is_latin
 from gateway.telemetry.metrics import Metrics
 
@@ -53,65 +54,6 @@ class Encoded:
     def num_hits(self, first: int | None = None) -> int:
         """Return how many of the ``first`` texts, or of all, were in one of the caches."""
         return sum(tier != "encoder" for tier in self.tiers[:first])
-
-
-class EncodingSource(Protocol):
-    """Makes encodings: a model on a thread of this process, or another server."""
-
-    @property
-    def dimension(self) -> int | None:
-        """Length of the vectors; None before ``warm``."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Differs between sources whose vectors cannot be compared; known after ``warm``."""
-
-    def start(self) -> None:
-        """Begin to get ready, without waiting."""
-
-    async def warm(self) -> None:
-        """Be ready. Raises EncoderError."""
-
-    async def encode(self, texts: Sequence[str]) -> tuple[list[Encoding], float]:
-        """Return the encodings of all ``texts`` and the milliseconds it took. Raises EncoderError."""
-
-    def close(self) -> None:
-        """End what needs no event loop."""
-
-    async def aclose(self) -> None:
-        """End everything."""
-
-
-class EncodingCache:
-    """Least recently used encodings by hash of their text, bounded in bytes."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._num_bytes = 0
-        self._entries: OrderedDict[bytes, Encoding] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    @property
-    def num_bytes(self) -> int:
-        return self._num_bytes
-
-    def get(self, key: bytes) -> Encoding | None:
-        entry = self._entries.get(key)
-        if entry is not None:
-            self._entries.move_to_end(key)
-        return entry
-
-    def put(self, key: bytes, encoding: Encoding) -> None:
-        """Keep ``encoding``, unless it alone is over the bound; the oldest leave until the bound holds."""
-        if key in self._entries or encoding.num_bytes > self._max_bytes:
-            return
-        self._entries[key] = encoding
-        self._num_bytes += encoding.num_bytes
-        while self._num_bytes > self._max_bytes:
-            _, oldest = self._entries.popitem(last=False)
-            self._num_bytes -= oldest.num_bytes
 
 
 @dataclass(slots=True)

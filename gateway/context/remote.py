@@ -24,6 +24,7 @@ MAX_INPUTS = 64
 MAX_ANSWER_BYTES = 64 * 2**20
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0
+_CONNECT_S = 3.0
 _AWAY_S = 5.0
 _LARGE_BYTES = 256 * 1024
 
@@ -52,7 +53,10 @@ class RemoteSource:
         self._model = settings.model
         self._endpoint = f"{settings.url}/v1/embeddings"
         self._client = httpx.AsyncClient(
-            headers=headers, timeout=settings.timeout_s, follow_redirects=False, trust_env=False
+            headers=headers,
+            timeout=httpx.Timeout(None, connect=_CONNECT_S),  # the whole call is timed below
+            follow_redirects=False,
+            trust_env=False,
         )
         self._failure = Cooldown(_AWAY_S, clock)
         self.dimension: int | None = None
@@ -75,7 +79,7 @@ class RemoteSource:
         """Encode ``texts``, long ones by their windows. Returns its milliseconds too. Raises EncoderError."""
         await self.warm()
         started = time.perf_counter()
-        pieces = [windows(text) for text in texts]
+        pieces = await _cut(texts)
         inputs = [piece for each in pieces for piece in each]
         batches = [
             await self._vectors(inputs[start : start + MAX_INPUTS])
@@ -136,8 +140,15 @@ class RemoteSource:
             message = "the remote encoder took too long"
             self._failure.begin(message)
             raise EncoderError(message) from error
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise _Away(f"the remote encoder cannot be reached ({type(error).__name__})") from error
+
+
+async def _cut(texts: Sequence[str]) -> list[list[str]]:
+    """Cut each text into what the server can read at once."""
+    if sum(map(len, texts)) > _LARGE_BYTES:
+        return await asyncio.to_thread(lambda: [windows(text) for text in texts])
+    return [windows(text) for text in texts]
 
 
 class _Away(EncoderError):
@@ -145,7 +156,7 @@ class _Away(EncoderError):
 
     def __init__(self, message: str, pause_s: float = _FIRST_PAUSE_S) -> None:
         super().__init__(message)
-        self.pause_s = min(pause_s, _LONGEST_PAUSE_S)
+        self.pause_s = max(0.0, min(pause_s, _LONGEST_PAUSE_S))
 
 
 def read_vectors(answer: bytes, num_inputs: int) -> Vectors:
@@ -163,8 +174,9 @@ def read_vectors(answer: bytes, num_inputs: int) -> Vectors:
     if len({row.shape for row in rows.values()}) != 1:
         raise EncoderError("the remote encoder's vectors differ in length")
     table = np.stack([rows[index] for index in range(num_inputs)])
-    lengths = np.linalg.norm(table, axis=1, keepdims=True)
-    if table.ndim != 2 or not np.isfinite(lengths).all() or not lengths.all():
+    with np.errstate(over="ignore"):
+        lengths = np.linalg.norm(table, axis=1, keepdims=True)
+    if not np.isfinite(lengths).all() or not lengths.all():
         raise EncoderError("the remote encoder's vectors are not finite, or zero")
     vectors: Vectors = (table / lengths).astype(np.float32)
     return vectors
@@ -175,6 +187,8 @@ def _row(embedding: object) -> NDArray[np.float64]:
     if isinstance(embedding, str):
         return np.frombuffer(base64.b64decode(embedding, validate=True), "<f4").astype(np.float64)
     row: NDArray[np.float64] = np.asarray(embedding, np.float64)
+    if row.ndim != 1:
+        raise ValueError("an embedding is one row of numbers")
     return row
 
 

@@ -1,7 +1,8 @@
 """Encodings in Redis, so that one gateway encodes for all. No request waits for it longer than a moment.
 
 Reading is bounded in time, writing happens in the background out of a bounded queue, and after a failure
-Redis is left alone for a while. Whatever goes wrong is a miss, never an error.
+Redis is left alone for a while; one that is full is still read. Whatever goes wrong is a miss, never an
+error.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class SharedCache:
         self._redis = redis
         self._settings = settings
         self._metrics = metrics
-        self._cooldown = Cooldown(_PAUSE_S, clock)
+        self._reading = Cooldown(_PAUSE_S, clock)
+        self._writing = Cooldown(_PAUSE_S, clock)
         self._waiting: deque[tuple[str, Encoding]] = deque()
         self._num_waiting_bytes = 0
         self._writer: asyncio.Task[None] | None = None
@@ -79,7 +81,7 @@ class SharedCache:
         """Return those of ``keys`` that are there and of ``dimension``; none while Redis is away or slow."""
         found: dict[str, Encoding] = {}
         for start in range(0, len(keys), _KEYS_PER_READ):
-            if self._cooldown.reason:
+            if self._reading.reason:
                 break
             some = keys[start : start + _KEYS_PER_READ]
             values = await self._read(some)
@@ -91,7 +93,8 @@ class SharedCache:
         num_bytes = packed_bytes(encoding)
         if num_bytes > MAX_VALUE_BYTES:
             return
-        if self._cooldown.reason or self._num_waiting_bytes + encoding.num_bytes > MAX_WAITING_BYTES:
+        is_away = bool(self._reading.reason or self._writing.reason)
+        if is_away or self._num_waiting_bytes + encoding.num_bytes > MAX_WAITING_BYTES:
             self._metrics.encodings_not_shared.inc()
             return
         self._waiting.append((key, encoding))
@@ -111,7 +114,7 @@ class SharedCache:
             async with asyncio.timeout(self._settings.timeout_s):
                 values = await self._redis.mget(keys)
         except (RedisError, OSError, TimeoutError) as error:
-            self._fail("encodings_not_read", error)
+            self._fail(self._reading, "encodings_not_read", error)
             return ()
         return [value if isinstance(value, bytes) else None for value in values]
 
@@ -131,15 +134,15 @@ class SharedCache:
                 self._metrics.encodings_not_shared.inc(len(batch) + len(self._waiting))
                 self._waiting.clear()
                 self._num_waiting_bytes = 0
-                self._fail("encodings_not_written", error)
+                self._fail(self._writing, "encodings_not_written", error)
 
     def _take(self) -> tuple[str, Encoding]:
         key, encoding = self._waiting.popleft()
         self._num_waiting_bytes -= encoding.num_bytes
         return key, encoding
 
-    def _fail(self, event: str, error: Exception) -> None:
-        self._cooldown.begin(event)
+    def _fail(self, pause: Cooldown, event: str, error: Exception) -> None:
+        pause.begin(event)
         self._metrics.encoding_cache_failures.inc()
         log(logger, logging.WARNING, event, reason=str(error) or type(error).__name__)
 

