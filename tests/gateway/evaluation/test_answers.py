@@ -85,6 +85,20 @@ async def test_a_run_that_was_interrupted_goes_on_and_ends_with_the_same_figures
     assert "5/5" in capfd.readouterr().err
 
 
+async def test_two_workers_share_the_requests_and_answer_each_once(
+    answering: AnsweringWorker, chooser: Chooser, data: Path, tmp_path: Path
+) -> None:
+    results = tmp_path / "results.jsonl"
+    options = AnswersOptions((data,), None, results)
+    await evaluate_answers(options, read_labelled([data]), [answering, answering], chooser)
+    answers = [json.loads(line) for line in results.read_bytes().splitlines()[1:]]
+    assert sorted((answer["request_id"], answer["arm"]) for answer in answers) == sorted(
+        (request["id"], arm) for request in REQUESTS for arm in ARMS
+    )
+    boat_first = [answer["request_id"] == "boat" for answer in answers]
+    assert boat_first != sorted(boat_first, reverse=True)  # they ran side by side
+
+
 def test_the_command_starts_a_worker_and_says_where_not_all_chunks_fit_its_context(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
