@@ -42,6 +42,16 @@ def test_every_setting_that_a_page_names_exists() -> None:
         assert named <= known, f"{page.name}: {named - known}"
 
 
+def test_every_setting_of_the_encoders_is_documented_with_its_default() -> None:
+    page = (ROOT / "docs" / "encoders.md").read_text()
+    for name, field in GatewaySettings.model_fields.items():
+        if not name.startswith("encoder_") or name.endswith("_file"):
+            continue
+        row = next(line for line in page.splitlines() if line.startswith(f"| `NG_{name.upper()}`"))
+        default = "–" if field.default is None else str(field.default).removesuffix(".0")
+        assert row.split("|")[2].strip() == default
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
     named = re.findall(r"`((?:gateway|worker|configs|deploy|docs|tests)/[\w./-]*)`", page.read_text())
