@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,10 @@ from gateway.evaluation.subject import OURS, Subject
 from gateway.evaluation.top_n import TopNCurves, at_equal_tokens, smallest_for_recall, trace_top_n
 from gateway.lab.intervals import Interval, mean_interval, paired_difference
 
-Cell = Mapping[str, Interval | None]
+Cell: TypeAlias = Mapping[str, Interval | None]
 """The mean of each measure; None where no request has it."""
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class AtEqualTokens:
     @property
     def is_below(self) -> bool:
         """Whether ours finds less than top-n for the same tokens."""
-        return self.difference.mean < 0.0
+        return self.difference.mean < -_ROUNDING
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,9 @@ def _check(options: ContextOptions, requests: Sequence[LabelledRequest]) -> None
     """Find what would fail only after minutes of work. Raises CommandError."""
     if any(request.set == OVERALL for request in requests):
         raise CommandError(f"a set cannot be called {OVERALL!r}: that is all of them together")
+    empty = next((request.id for request in requests if not request.documents), None)
+    if empty is not None:
+        raise CommandError(f"request {empty!r} has no documents")
     if options.plot_file is not None:
         check_plot(options.plot_file)
     for file in filter(None, (options.json_file, options.plot_file)):

@@ -73,6 +73,7 @@ def _top(size: int) -> Choose:
 
 def _of_langchain() -> dict[str, Incumbent]:
     try:
+        import sklearn.cluster  # noqa: F401, EmbeddingsClusteringFilter imports it when it is used
         from langchain_classic.retrievers.document_compressors import EmbeddingsFilter
         from langchain_community.document_transformers import EmbeddingsClusteringFilter
         from langchain_core.vectorstores.utils import maximal_marginal_relevance

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,7 @@ from gateway.context.duplicates import find_duplicates
 from gateway.context.report import Document
 from gateway.lab.labelled import LabelledDocument, LabelledRequest
 
-Mask = NDArray[np.bool_]
-Curve = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
 
 UNDEFINED = float("nan")
 OFF_TOPIC = "off"

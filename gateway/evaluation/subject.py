@@ -51,9 +51,10 @@ class Bench:
         self._others = others
 
     async def try_all(self, request: LabelledRequest) -> Subject:
-        """Let every method choose. Raises CommandError where ours could not prune, EncoderError."""
-        if not request.documents:
-            raise CommandError(f"request {request.id!r} has no documents")
+        """Let every method choose among at least one document.
+
+        Raises EncoderError, and CommandError where ours could not prune.
+        """
         texts = tuple(map(full_text, request.documents))
         encoder = self._pruner.encoders.local
         question, *chunks = (await encoder.encode([request.question, *texts])).encodings

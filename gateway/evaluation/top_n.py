@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway.evaluation.measures import UNDEFINED, Labels
 
-Ranking = NDArray[np.int64]
+Ranking: TypeAlias = NDArray[np.int64]
+"""[n] the indices of a request's chunks, the most similar first."""
+
 _ROUNDING = 1e-9
 
 

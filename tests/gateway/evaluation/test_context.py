@@ -83,7 +83,7 @@ def test_ours_is_compared_to_every_incumbent(ran: tuple[str, dict[str, Any], Pat
             equal = against["at_equal_tokens"]
             assert equal["tokens"] == pytest.approx(ours[setting]["tokens"])
             assert equal["difference"]["mean"] == pytest.approx(ours[setting]["recall"] - equal["recall"])
-            assert equal["is_below"] is (equal["difference"]["mean"] < 0)
+            assert equal["is_below"] is (equal["difference"]["mean"] < -1e-6)
             assert against["for_our_recall"]["recall"] >= ours[setting]["recall"]
 
 
@@ -145,8 +145,29 @@ def test_what_would_fail_in_the_end_fails_before_anything_is_computed(
         run_eval_context(ContextOptions((labelled_file,), **files))
 
 
+def test_a_request_without_documents_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text('{"id": "r7", "question": "Why?", "documents": []}\n')
+    with pytest.raises(CommandError, match="request 'r7' has no documents"):
+        run_eval_context(ContextOptions((file,)))
+
+
 def test_no_set_can_be_mistaken_for_all_of_them(tmp_path: Path) -> None:
     file = tmp_path / "overall.jsonl"
     file.write_text('{"question": "Why?", "documents": [{"text": "So.", "relevant": true}]}\n')
     with pytest.raises(CommandError, match="a set cannot be called 'overall'"):
         run_eval_context(ContextOptions((file,)))
+
+
+@pytest.mark.parametrize("package", ["langchain_classic", "sklearn", "matplotlib"])
+def test_a_package_that_is_not_installed_is_named_with_what_to_install(
+    labelled_file: Path, package: str
+) -> None:
+    program = f"import sys; sys.modules[{package!r}] = None; from gateway.cli import main; main()"
+    arguments = ["eval", "context", "--data", str(labelled_file), "--plot", "plot.png"]
+    refused = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"gravity: {package}")
+    assert refused.stderr.endswith("is missing: pip install 'narrative-gravity[evaluation]'\n")

@@ -39,8 +39,6 @@ async def test_a_request_that_cannot_be_pruned_is_an_error(pruner: Pruner) -> No
     documents = (LabelledDocument("d", "Some text."),)
     with pytest.raises(CommandError, match=r"request 'r' was not pruned: .*no question"):
         await bench.try_all(LabelledRequest("r", "s", "  ", documents))
-    with pytest.raises(CommandError, match="request 'r' has no documents"):
-        await bench.try_all(LabelledRequest("r", "s", "Why?", ()))
 
 
 async def test_groups_average_over_requests(pruner: Pruner, labelled_file: Path) -> None:
