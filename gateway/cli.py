@@ -138,8 +138,9 @@ def train_context(
 ) -> None:
     """Learn which documents to keep, and choose the settings' thresholds out of fold."""
     from gateway.training.context import TrainOptions, run_train_context
+    from gateway.training.fitting import Recipe
 
-    raise typer.Exit(run_train_context(TrainOptions((*data, *(more_data or ())), out, seed)))
+    raise typer.Exit(run_train_context(TrainOptions((*data, *(more_data or ())), out, Recipe(seed=seed))))
 
 
 @eval_app.command("context")

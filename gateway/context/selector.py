@@ -25,6 +25,7 @@ Keep: TypeAlias = Setting | float
 FORMAT = 1
 BUNDLED = "selector.safetensors"
 LINK_SIGNALS = frozenset({"bridge", "pull", "named_by", "names", "named_later", "shared"})
+_HEADER = "selector"
 _ARRAYS = ("columns", "thresholds", "leaves")
 
 
@@ -88,8 +89,9 @@ class Selector:
             }
             for space, scorer in self.scorers.items()
         }
-        metadata = {"format": str(FORMAT), "version": self.version, "scorers": json.dumps(described)}
-        save_file(tensors, path, metadata)
+        header = {"format": FORMAT, "version": self.version, "scorers": described}
+        # One key: several would be written in a random order, and the same selector in different bytes.
+        save_file(tensors, path, {_HEADER: json.dumps(header)})
 
 
 def _read(path: Path) -> Selector:
@@ -97,19 +99,18 @@ def _read(path: Path) -> Selector:
 
     try:
         with safe_open(path, "np") as opened:
-            metadata = opened.metadata() or {}
-            if metadata.get("format") != str(FORMAT):
+            header = json.loads(opened.metadata()[_HEADER])
+            if header["format"] != FORMAT:
                 raise ConfigError(
-                    f"this selector has format {metadata.get('format')}, and {FORMAT} is read here: "
+                    f"this selector has format {header['format']}, and {FORMAT} is read here: "
                     "train it again with gravity train context",
                     file=str(path),
                 )
-            described = json.loads(metadata["scorers"])
             arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-        scorers = {space: _scorer(space, described[space], arrays) for space in get_args(Space)}
+        scorers = {space: _scorer(space, header["scorers"][space], arrays) for space in get_args(Space)}
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"the selector cannot be read: {error!r}", file=str(path)) from error
-    return Selector(metadata["version"], MappingProxyType(scorers))
+    return Selector(str(header["version"]), MappingProxyType(scorers))
 
 
 def _scorer(space: str, described: Mapping[str, Any], arrays: Mapping[str, Any]) -> Scorer:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gateway.context.encoding import Space
 from gateway.context.selector import Scorer, Selector, Setting
 from gateway.training.choosing import Kept, by_set, of_kinds, reliability, share_themeless
-from gateway.training.fitting import COLUMNS_TRIED, DEPTH, FOLDS, ROUNDS, SHRINKAGE, Judged
+from gateway.training.fitting import Judged, Recipe
 from gateway.training.variations import WEIGHTS, Kind
 
 _SETTINGS: tuple[Setting, ...] = ("balanced", "safe")
@@ -24,7 +24,7 @@ class Provenance:
     num_requests: Mapping[str, int]
     """By set."""
     encoder: str
-    seed: int
+    recipe: Recipe
     libraries: Mapping[str, str]
 
 
@@ -35,6 +35,7 @@ def render_card(
     unseen: Sequence[Judged],
 ) -> str:
     """Return the card as Markdown. ``judged`` is out of fold, ``unseen`` out of set; neither is in sample."""
+    recipe = provenance.recipe
     lines = [
         f"# Selector {selector.version}",
         "",
@@ -47,10 +48,10 @@ def render_card(
         "- requests: " + ", ".join(f"{name} {number}" for name, number in provenance.num_requests.items()),
         "- in these shapes, with these weights: "
         + ", ".join(f"{kind} {weight:g}" for kind, weight in WEIGHTS.items()),
-        f"- encoder {provenance.encoder}; seed {provenance.seed}; "
+        f"- encoder {provenance.encoder}; seed {recipe.seed}; "
         + ", ".join(f"{name} {version}" for name, version in provenance.libraries.items()),
-        f"- gradient-boosted trees: {ROUNDS} of depth {DEPTH}, shrinkage {SHRINKAGE:g}, each split "
-        f"chooses from {COLUMNS_TRIED:.0%} of the signals",
+        f"- gradient-boosted trees: {recipe.rounds} of depth {recipe.depth}, shrinkage {recipe.shrinkage:g}, "
+        f"each split chooses from {recipe.columns_tried:.0%} of the signals",
         "",
         "## Settings",
         "",
@@ -58,7 +59,7 @@ def render_card(
         "|---|---|---|---|---|",
         *(_settings_row(space, selector.scorers[space], judged[space]) for space in selector.scorers),
         "",
-        f"## What is kept, out of fold ({FOLDS} folds), with full encodings",
+        f"## What is kept, out of fold ({recipe.num_folds} folds), with full encodings",
         "",
         *_kept_table(judged["full"], selector.scorers["full"]),
         "",

@@ -17,7 +17,7 @@ from gateway.errors import CommandError
 from gateway.lab.labelled import LabelledRequest, read_labelled
 from gateway.training.card import Provenance, render_card
 from gateway.training.choosing import RECALL, choose_about, choose_threshold
-from gateway.training.fitting import COLUMNS, FOLDS, Judged, fit, out_of_fold, out_of_set
+from gateway.training.fitting import COLUMNS, Judged, Recipe, fit, out_of_fold, out_of_set
 from gateway.training.measuring import Measured, encode_texts, measure_all
 from gateway.training.variations import variations
 
@@ -26,7 +26,7 @@ from gateway.training.variations import variations
 class TrainOptions:
     data: tuple[Path, ...]
     out: Path
-    seed: int = 0
+    recipe: Recipe = Recipe()
     encoder: str = BUNDLED_ENCODER
 
 
@@ -34,19 +34,18 @@ def run_train_context(options: TrainOptions) -> int:
     """Train, choose, write ``out`` and ``out`` with the suffix ``.md``. Raises CommandError."""
     _require_extra()
     requests = [request for request in read_labelled(options.data) if request.documents]
-    if len(requests) < 2 * FOLDS:
-        raise CommandError(
-            f"{len(requests)} labelled requests are too few to learn from: {2 * FOLDS} at least"
-        )
+    fewest = 2 * options.recipe.num_folds
+    if len(requests) < fewest:
+        raise CommandError(f"{len(requests)} labelled requests are too few to learn from: {fewest} at least")
     if not options.out.parent.is_dir():
         raise CommandError(f"{options.out.parent} is no folder")
-    drawn = list(variations(requests, options.seed))
+    drawn = list(variations(requests, options.recipe.seed))
     model = EncoderModel(options.encoder, "fp32", 1)
     examples = measure_all(drawn, encode_texts(model, drawn))
     spaces: tuple[Space, ...] = get_args(Space)
-    judged = {space: out_of_fold(examples, space, options.seed) for space in spaces}
-    unseen = out_of_set(examples, "full", options.seed) if len({each.set for each in examples}) > 1 else []
-    scorers = {space: _scorer(examples, judged[space], space, options.seed) for space in spaces}
+    judged = {space: out_of_fold(examples, space, options.recipe) for space in spaces}
+    unseen = out_of_set(examples, "full", options.recipe) if len({each.set for each in examples}) > 1 else []
+    scorers = {space: _scorer(examples, judged[space], space, options.recipe) for space in spaces}
     provenance = _provenance(options, requests)
     selector = Selector(_version(provenance), MappingProxyType(scorers))
     selector.save(options.out)
@@ -56,10 +55,10 @@ def run_train_context(options: TrainOptions) -> int:
     return 0
 
 
-def _scorer(examples: Sequence[Measured], judged: Sequence[Judged], space: Space, seed: int) -> Scorer:
+def _scorer(examples: Sequence[Measured], judged: Sequence[Judged], space: Space, recipe: Recipe) -> Scorer:
     return Scorer(
         signals=COLUMNS[space],
-        forest=fit(examples, space, seed),
+        forest=fit(examples, space, recipe),
         settings=MappingProxyType({name: choose_threshold(judged, share) for name, share in RECALL.items()}),
         about=choose_about(judged),
     )
@@ -70,7 +69,7 @@ def _provenance(options: TrainOptions, requests: Sequence[LabelledRequest]) -> P
         files=[(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in options.data],
         num_requests=Counter(request.set for request in requests),
         encoder=options.encoder,
-        seed=options.seed,
+        recipe=options.recipe,
         libraries=_libraries(),
     )
 
@@ -81,7 +80,7 @@ def _libraries() -> Mapping[str, str]:
 
 def _version(provenance: Provenance) -> str:
     """Name a selector by what it was made from: the same data, seed and libraries make the same one."""
-    made_from = [*(digest for _, digest in provenance.files), provenance.encoder, str(provenance.seed)]
+    made_from = [*(digest for _, digest in provenance.files), provenance.encoder, str(provenance.recipe)]
     made_from += [f"{name}={number}" for name, number in provenance.libraries.items()]
     return hashlib.sha256("\n".join(made_from).encode()).hexdigest()[:12]
 

@@ -18,14 +18,22 @@ from gateway.errors import CommandError
 from gateway.training.measuring import Measured
 from gateway.training.variations import WEIGHTS
 
-DEPTH = 3
-ROUNDS = 120
-SHRINKAGE = 0.06
-COLUMNS_TRIED = 0.3
-"""Share of the signals that each split chooses from, drawn anew: many of them say nearly the same."""
-SMALLEST_LEAF = 25
-PENALTY = 2.0
-FOLDS = 5
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How trees are fitted. The defaults were chosen out of fold."""
+
+    seed: int = 0
+    """Of folds, variations and trees."""
+    rounds: int = 120
+    depth: int = 3
+    shrinkage: float = 0.06
+    columns_tried: float = 0.3
+    """Share of the signals that each split chooses from, drawn anew: many of them say nearly the same."""
+    smallest_leaf: int = 25
+    penalty: float = 2.0
+    num_folds: int = 5
+
 
 _NEEDS_TOKENS = frozenset({"sentence", "sentence_z", "late", "late_z", "late_gap", "late_gain", "best_late"})
 _HAS_SCALE = frozenset({"dense", "dense_gap", "best_dense", "bridge", "feedback", "hop"})
@@ -44,7 +52,7 @@ def signals_in(measured: Measured, space: Space) -> Signals:
     return measured.full if space == "full" else measured.vectors
 
 
-def fit(examples: Sequence[Measured], space: Space, seed: int) -> Forest:
+def fit(examples: Sequence[Measured], space: Space, recipe: Recipe) -> Forest:
     """Fit the keep-probability. Every set counts alike, and within it every request of one kind.
 
     Raises CommandError where nothing, or everything, is relevant.
@@ -53,8 +61,11 @@ def fit(examples: Sequence[Measured], space: Space, seed: int) -> Forest:
     relevant = np.concatenate([each.relevant for each in examples])
     if relevant.all() or not relevant.any():
         raise CommandError("to learn from, some documents must be relevant and some not")
-    model = _model(seed).fit(matrix, relevant, sample_weight=_weights(examples))
-    forest = _forest(model)
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # so little work for each, and waiting threads spin
+        model = _model(recipe).fit(matrix, relevant, sample_weight=_weights(examples))
+    forest = _forest(model, recipe.depth)
     if not np.allclose(forest.log_odds(matrix), model.decision_function(matrix), atol=1e-6):
         raise CommandError(
             "scikit-learn keeps its trees in another form here; constraints.txt has the version"
@@ -71,25 +82,27 @@ class Judged:
     without_links: NDArray[np.float64]
 
 
-def out_of_fold(examples: Sequence[Measured], space: Space, seed: int) -> list[Judged]:
+def out_of_fold(examples: Sequence[Measured], space: Space, recipe: Recipe) -> list[Judged]:
     """Judge every example by trees fitted on the other folds."""
-    return [judged for fold in _folds(examples, seed) for judged in _held_out(examples, fold, space, seed)]
+    return [
+        judged for fold in _folds(examples, recipe) for judged in _held_out(examples, fold, space, recipe)
+    ]
 
 
-def out_of_set(examples: Sequence[Measured], space: Space, seed: int) -> list[Judged]:
+def out_of_set(examples: Sequence[Measured], space: Space, recipe: Recipe) -> list[Judged]:
     """Judge every example by trees fitted on the other sets: how it goes with data of another kind."""
     sets = {each.source: each.set for each in examples}
     folds = [
         frozenset(source for source in sets if sets[source] == name) for name in sorted(set(sets.values()))
     ]
-    return [judged for fold in folds for judged in _held_out(examples, fold, space, seed)]
+    return [judged for fold in folds for judged in _held_out(examples, fold, space, recipe)]
 
 
 def _held_out(
-    examples: Sequence[Measured], fold: frozenset[int], space: Space, seed: int
+    examples: Sequence[Measured], fold: frozenset[int], space: Space, recipe: Recipe
 ) -> Iterator[Judged]:
     scorer = Scorer(
-        COLUMNS[space], fit([each for each in examples if each.source not in fold], space, seed), {}, 0.0
+        COLUMNS[space], fit([each for each in examples if each.source not in fold], space, recipe), {}, 0.0
     )
     for each in examples:
         if each.source in fold:
@@ -97,13 +110,13 @@ def _held_out(
             yield Judged(each, scorer.probability(signals), scorer.probability_without_links(signals))
 
 
-def _folds(examples: Sequence[Measured], seed: int) -> Iterator[frozenset[int]]:
+def _folds(examples: Sequence[Measured], recipe: Recipe) -> Iterator[frozenset[int]]:
     """Yield the sources of each fold, every set spread evenly over them."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(recipe.seed)
     sets = {each.source: each.set for each in examples}
     shuffled = sorted(rng.permutation(sorted(sets)).tolist(), key=lambda source: sets[source])
-    for fold in range(FOLDS):
-        yield frozenset(shuffled[fold::FOLDS])
+    for fold in range(recipe.num_folds):
+        yield frozenset(shuffled[fold :: recipe.num_folds])
 
 
 def _weights(examples: Sequence[Measured]) -> NDArray[np.float64]:
@@ -121,33 +134,33 @@ def _weights(examples: Sequence[Measured]) -> NDArray[np.float64]:
     return scaled
 
 
-def _model(seed: int) -> Any:
+def _model(recipe: Recipe) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return HistGradientBoostingClassifier(
-        max_depth=DEPTH,
-        max_iter=ROUNDS,
-        learning_rate=SHRINKAGE,
-        max_features=COLUMNS_TRIED,
-        min_samples_leaf=SMALLEST_LEAF,
-        l2_regularization=PENALTY,
+        max_depth=recipe.depth,
+        max_iter=recipe.rounds,
+        learning_rate=recipe.shrinkage,
+        max_features=recipe.columns_tried,
+        min_samples_leaf=recipe.smallest_leaf,
+        l2_regularization=recipe.penalty,
         early_stopping=False,
-        random_state=seed,
+        random_state=recipe.seed,
     )
 
 
-def _forest(model: Any) -> Forest:
+def _forest(model: Any, depth: int) -> Forest:
     """Return scikit-learn's trees as complete ones: a leaf above the last level is repeated down to it."""
     trees = [predictors[0].nodes for predictors in model._predictors]
-    columns = np.zeros((len(trees), 2**DEPTH - 1), np.int16)
+    columns = np.zeros((len(trees), 2**depth - 1), np.int16)
     thresholds = np.full(columns.shape, np.inf)
-    leaves = np.zeros((len(trees), 2**DEPTH))
+    leaves = np.zeros((len(trees), 2**depth))
     for tree, nodes in enumerate(trees):
         places = {0: 0}  # ours to theirs
-        for place in range(2 ** (DEPTH + 1) - 1):
+        for place in range(2 ** (depth + 1) - 1):
             node = nodes[places[place]]
-            if place >= 2**DEPTH - 1:
-                leaves[tree, place - (2**DEPTH - 1)] = node["value"]
+            if place >= 2**depth - 1:
+                leaves[tree, place - (2**depth - 1)] = node["value"]
             elif node["is_leaf"]:
                 places[2 * place + 1] = places[2 * place + 2] = places[place]
             else:
