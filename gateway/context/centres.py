@@ -26,6 +26,8 @@ COHERENT = 0.2
 """Mean cosine within a group, without what all chunks have in common with the question."""
 NEAR = 0.3
 """How much lower than the best chunk's cosine with the question a group's best may be."""
+WITHIN_REACH = 0.4
+"""The same for a member of a group."""
 ALIKE = 0.75
 """Share of the question's words found in either group that both have: an ambiguous question means both with
 the same words, a question about two things has words for each."""
@@ -37,15 +39,17 @@ MAX_WORDS = 6
 def find_centres(judgement: Judgement, kept: Sequence[int]) -> tuple[Centre, ...]:
     """Return the centres among the ``kept`` of the judged documents, the nearest to the question first.
 
-    There are none unless there are two.
+    There are none unless there are two. What was not kept but is near the question helps to see a group.
     """
-    if len(kept) < 2:
+    dense = judgement.signals.dense
+    near = np.flatnonzero(dense >= dense.max() - WITHIN_REACH)
+    members = [int(index) for index in near[np.argsort(-dense[near], kind="stable")][:MAX_CHUNKS]]
+    if len(members) < 2 or len(kept) < 2:
         return ()
-    nearest = sorted(kept, key=lambda index: -float(judgement.signals.dense[index]))[:MAX_CHUNKS]
-    centres = _settle(_ground(judgement, nearest))
-    if len(centres) < 2:
-        return ()
-    return tuple(_centre(judgement, nearest, centre, centres) for centre in sorted(centres, key=min))
+    stay = set(kept)
+    groups = [[members[place] for place in sorted(group)] for group in _settle(_ground(judgement, members))]
+    centres = [centre for group in groups if (centre := [index for index in group if index in stay])]
+    return tuple(_centre(judgement, centre, centres) for centre in centres) if len(centres) > 1 else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +161,10 @@ def _cohesion(group: Sequence[int], ground: _Ground) -> float:
     return total / (size * (size - 1)) if size > 1 else 1.0
 
 
-def _centre(
-    judgement: Judgement, members: Sequence[int], centre: Sequence[int], centres: Sequence[Sequence[int]]
-) -> Centre:
+def _centre(judgement: Judgement, centre: Sequence[int], centres: Sequence[Sequence[int]]) -> Centre:
     """Name a centre by the words that it has and the others lack; its documents in the order as sent."""
-    documents = judgement.documents
-    here = [documents[index] for index in sorted(members[place] for place in centre)]
-    rest = [documents[members[place]] for other in centres if other is not centre for place in other]
+    here = [judgement.documents[index] for index in sorted(centre)]
+    rest = [judgement.documents[index] for other in centres if other is not centre for index in other]
     texts = [f"{each.title} {each.text}" for each in here]
     others = [f"{each.title} {each.text}" for each in rest]
     words = theme_words(judgement.asked.text, texts, [1.0] * len(texts), others, MAX_WORDS)

@@ -226,3 +226,7 @@ async def test_chunks_that_contradict_each_other_in_one_number_both_stay(prune: 
     other = Document("other", GANNET.text.replace("2019", "2021"), "Gannet")
     report = await prune(QUESTION, (GANNET, *OFF_THEME, other))
     assert kept(report) == ["gannet", "other"]
+    (conflict,) = report.conflicts
+    assert (conflict.document_ids, conflict.spans) == (("gannet", "other"), ("2019", "2021"))
+    assert conflict.detail
+    assert (await prune(QUESTION, (GANNET, *OFF_THEME, BUILDER))).conflicts == ()

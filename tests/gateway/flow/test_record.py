@@ -12,7 +12,8 @@ import orjson
 import pytest
 from redis import Redis
 
-from tests.servers.gateway import CHAT, PLAIN, Gateway, StartGateway
+from tests.passages import FERRY, QUESTION
+from tests.servers.gateway import CHAT, PLAIN, Gateway, Scripted, StartGateway
 from tests.servers.upstream import Script, Upstream, chunk, events, whole
 
 WaitUntil = Callable[..., Any]
@@ -229,3 +230,16 @@ def test_what_a_turn_measured_moves_its_tasks_expected_s(
 
     wait_until(is_learnt)
     valkey.end()
+
+
+def test_turns_whose_documents_contradict_each_other_are_told_and_counted(scripted: Scripted) -> None:
+    scripted.upstream.plays(Script([whole("ok")], content_type="application/json"))
+    documents = [{"id": "old", "text": FERRY}, {"id": "new", "text": FERRY.replace("forty", "ninety")}]
+    before = metric(scripted.gateway, "gravity_context_findings_total")
+    for sent, expected in ((documents, [["old", "new"]]), (documents[:1], [])):
+        answer = scripted.post(messages=[{"role": "user", "content": QUESTION}], documents=sent)
+        told = answer.json()["gravity"]
+        assert [conflict["documents"] for conflict in told["conflicts"]] == expected
+        assert told["centres"] == []
+    assert metric(scripted.gateway, "gravity_context_findings_total") == before + 1
+    assert 'finding="conflicts"' in httpx.get(scripted.gateway.url + "/metrics").text

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.context.report import Document, PruneReport, Verdict
+from gateway.context.report import Centre, Conflict, Document, PruneReport, Verdict
 from gateway.flow.retention import encoded, text_hash
 from gateway.flow.turn import Outcome, Turn
 from worker.protocol import AdaptiveControls, DecodeControls, GravityControls, ThemeVector
@@ -32,10 +32,13 @@ def turn(make_turn: MakeTurn) -> Turn:
         documents=(Document("doc-0", SECRET, SECRET, (0.5,), MappingProxyType({"source": SECRET})),),
         gravity_override=MappingProxyType({"core_semantics": [SECRET]}),
         question=f"where is the {SECRET}",
+        history=(f"there was {SECRET} once", "no"),
         prune_report=PruneReport(
             (Verdict("doc-0", True, "on_theme", 0.9, 3, detail=SECRET),),
             (SECRET,),
             num_clusters=1,
+            centres=(Centre(("doc-0",), (SECRET,)),),
+            conflicts=(Conflict(("doc-0", "doc-1"), (SECRET, "lead"), SECRET),),
             tokens_before=3,
             tokens_after=3,
         ),
@@ -56,6 +59,9 @@ def test_full_keeps_all_that_replay_needs(turn: Turn) -> None:
     assert DecodeControls.model_validate_json(orjson.dumps(kept["controls"])) == turn.controls
     assert kept["documents"][0]["metadata"] == {"source": SECRET}
     assert kept["outcome"]["text"] == turn.outcome.text
+    assert kept["history"] == list(turn.history)
+    assert kept["prune_report"]["conflicts"][0]["spans"] == [SECRET, "lead"]
+    assert kept["prune_report"]["centres"][0]["theme"] == [SECRET]
 
 
 @pytest.mark.parametrize("retention", ["hashed", "none"])
@@ -68,6 +74,10 @@ def test_less_than_full_keeps_no_word_of_any_text(turn: Turn, retention: str) ->
     assert kept["upstream_body"] == {"seed": 7}
     assert kept["controls"]["adaptive"]["k_min"] == 4
     assert kept["prune_report"]["verdicts"][0]["score"] == 0.9
+    assert kept["prune_report"]["conflicts"] == [
+        {"document_ids": ["doc-0", "doc-1"], "spans": ["", ""], "detail": ""}
+    ]
+    assert kept["prune_report"]["centres"] == [{"document_ids": ["doc-0"], "theme": []}]
     assert kept["outcome"]["finish_reasons"] == ["stop"]
 
 
@@ -75,9 +85,11 @@ def test_hashed_texts_can_be_compared(turn: Turn) -> None:
     same, other = record(turn, "hashed"), record(replace(turn, question="another"), "hashed")
     assert same["question"] == text_hash(f"where is the {SECRET}")
     assert same["question"] != other["question"]
+    assert same["history"] == [text_hash(text) for text in turn.history]
     assert same["documents"][0]["text"] == other["documents"][0]["text"] == text_hash(SECRET)
 
 
 def test_none_leaves_texts_empty(turn: Turn) -> None:
     kept = record(turn, "none")
     assert (kept["question"], kept["user"], kept["outcome"]["text"]) == ("", "", "")
+    assert kept["history"] == ["", ""]
