@@ -29,6 +29,8 @@ KEY_PREFIX = "ng:embedding:"
 MAX_VALUE_BYTES = 2**20
 """An encoding above this (a text of about 2,600 tokens) is not shared."""
 MAX_WAITING_BYTES = 64 * 2**20
+MAX_READERS = 16
+"""Connections at a time, of those that the gateway has for all that it does with Redis."""
 _KEYS_PER_READ = 64
 _ENCODINGS_PER_WRITE = 32
 _PAUSE_S = 5.0
@@ -62,6 +64,7 @@ class SharedCache:
         self._metrics = metrics
         self._reading = Cooldown(_PAUSE_S, clock)
         self._writing = Cooldown(_PAUSE_S, clock)
+        self._readers = asyncio.Semaphore(MAX_READERS)
         self._waiting: deque[tuple[str, Encoding]] = deque()
         self._num_waiting_bytes = 0
         self._writer: asyncio.Task[None] | None = None
@@ -110,12 +113,15 @@ class SharedCache:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _read(self, keys: Sequence[str]) -> Sequence[bytes | None]:
-        try:
-            async with asyncio.timeout(self._settings.timeout_s):
-                values = await self._redis.mget(keys)
-        except (RedisError, OSError, TimeoutError) as error:
-            self._fail(self._reading, "encodings_not_read", error)
-            return ()
+        async with self._readers:
+            if self._reading.reason:  # another has found out meanwhile
+                return ()
+            try:
+                async with asyncio.timeout(self._settings.timeout_s):
+                    values = await self._redis.mget(keys)
+            except (RedisError, OSError, TimeoutError) as error:
+                self._fail(self._reading, "encodings_not_read", error)
+                return ()
         return [value if isinstance(value, bytes) else None for value in values]
 
     async def _write_all(self) -> None:

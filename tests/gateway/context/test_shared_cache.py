@@ -19,7 +19,13 @@ from gateway.context.encoding import Encoding
 from gateway.context.pruner import Pruner
 from gateway.context.remote import RemoteSettings
 from gateway.context.report import Document
-from gateway.context.shared_cache import KEY_PREFIX, MAX_WAITING_BYTES, SharedCache, SharedSettings
+from gateway.context.shared_cache import (
+    KEY_PREFIX,
+    MAX_READERS,
+    MAX_WAITING_BYTES,
+    SharedCache,
+    SharedSettings,
+)
 from gateway.telemetry.metrics import Metrics
 from tests.conftest import RunningProcess, StartValkey
 from tests.pruning import count_words
@@ -212,6 +218,18 @@ async def test_a_store_is_asked_again_after_a_while(valkey: RunningProcess, redi
     await written(cache)
     assert await redis.exists("one") == 1
     await cache.aclose()
+
+
+async def test_many_requests_at_once_leave_connections_to_others(valkey: RunningProcess) -> None:
+    metrics = Metrics()
+    client = Redis.from_url(valkey.url, max_connections=MAX_READERS + 1)
+    cache = SharedCache(client, PATIENT, metrics)
+    await asyncio.gather(
+        *(cache.get([f"ng:embedding:{n}"], 384) for n in range(4 * MAX_READERS)), client.ping()
+    )
+    assert metrics.registry.get_sample_value("gravity_encoding_cache_failures_total") == 0.0
+    await cache.aclose()
+    await client.aclose()
 
 
 async def test_without_redis_pruning_goes_on(start_valkey: StartValkey, served: RemoteSettings) -> None:
