@@ -23,7 +23,15 @@ from gateway.stack.stack import StackPlan, running
 from gateway.store.document import ContextSection
 
 QUESTION = "{question}"
+"""The wording in every arm, chosen for the arm of all chunks, on training data and without any pruning.
+
+Right answers from all chunks of 38 requests, SmolLM2-135M-Instruct, 32 tokens: the question alone 5; after
+"Answer the question with a short phrase from the documents." 5; after "Using only the documents above, answer
+in one short sentence:" 5; as "Question: … Answer:" 4; before "Answer in a few words." 4. The differences are
+noise, so it is what a client of the gateway sends.
+"""
 MAX_TOKENS = 32
+"""With 48 tokens four of these wordings had the same number right, and "Question: … Answer:" one more."""
 
 WORKER_SETTINGS = {"NG_WORKER_THREADS": "1", "NG_WORKER_MAX_CONTEXT": "8192", "NG_WORKER_MAX_BATCH": "1"}
 """Used unless the environment has its own: one thread, all of the bundled model's context, one request."""
