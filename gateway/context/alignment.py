@@ -25,6 +25,8 @@ class Difference:
 
     spans: tuple[str, str]
     """As they are written."""
+    keys: tuple[tuple[str, ...], tuple[str, ...]]
+    """What alone differs, however it is written."""
     context: str
     """The words before the place, where there are any."""
     starts: tuple[int, int]
@@ -58,11 +60,16 @@ def differing_facts(text: Written, other: Written) -> list[Difference]:
             found.append(
                 Difference(
                     spans=(_as_written(text, *_whole(text, here)), _as_written(other, *_whole(other, there))),
+                    keys=(_keys(spans[0]), _keys(spans[1])),
                     context=_as_written(text, max(here.start - 4, 0), here.start),
                     starts=(here.start, there.start),
                 )
             )
     return found
+
+
+def _keys(span: Sequence[Word]) -> tuple[str, ...]:
+    return tuple(word.key for word in span)
 
 
 def _is_short(here: range, there: range, length: int, length_there: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gateway.context.alignment import Difference, Written, differing_facts, write_down
-from gateway.context.duplicates import contradicts, count_shared, word_grams
+from gateway.context.duplicates import contradicts, count_shared
 from gateway.context.links import bare_title
 from gateway.context.report import Conflict, Document
 from gateway.context.words import content_words
@@ -48,9 +48,9 @@ def find_conflicts(documents: Sequence[Document]) -> list[FoundConflict]:
 
 
 def _near_pairs(documents: Sequence[Document]) -> list[tuple[int, int]]:
-    grams = [word_grams(document.text) for document in documents]
-    sizes = np.array([max(len(held), 1) for held in grams], float)
-    share = np.triu(count_shared(grams) / np.minimum(sizes[:, None], sizes[None, :]), 1)
+    sizes, shared = count_shared([document.text for document in documents])
+    shorter = np.maximum(np.minimum(sizes[:, None], sizes[None, :]), 1)
+    share = np.triu(shared / shorter, 1)
     rows, columns = np.nonzero(share >= NEAR)
     best = np.argsort(-share[rows, columns], kind="stable")[:_MAX_PAIRS]
     return sorted((int(rows[each]), int(columns[each])) for each in best)
@@ -67,7 +67,7 @@ def _have_one_subject(document: Document, other: Document, differences: Sequence
     if contradicts(document.title, other.title):
         return False
     opens_otherwise = any(min(difference.starts) <= 1 for difference in differences)
-    num_facts = len({difference.spans for difference in differences})
+    num_facts = len({difference.keys for difference in differences})
     return not (opens_otherwise and num_facts > 1)
 
 

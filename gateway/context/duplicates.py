@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +20,19 @@ _GRAM = 3
 _MAX_ORIGINALS = 8
 """A chunk is laid beside no more than these, so that a hundred forms filled in otherwise take no seconds."""
 _COLUMNS = 4_096
+_WORDS = 2**21
+_NONE = np.zeros(0, np.int64)
 
 
 def find_duplicates(documents: Sequence[Document]) -> dict[int, int]:
     """Return, for each near-copy, the index of the earlier document that it repeats."""
-    grams = [word_grams(document.text) for document in documents]
-    shared = count_shared(grams)
+    sizes, shared = count_shared([document.text for document in documents])
     written: dict[int, Written] = {}
     copies: dict[int, int] = {}
-    for index, candidate in enumerate(grams):
-        near = np.flatnonzero(shared[index, :index] >= CONTAINMENT * max(len(candidate), 1))
+    for index, size in enumerate(sizes.tolist()):
+        near = np.flatnonzero(shared[index, :index] >= CONTAINMENT * max(size, 1))
         alike = [int(each) for each in near if int(each) not in copies]
-        if not candidate:  # no words at all, only signs
+        if not size:  # no words at all, only signs
             alike = [each for each in range(index) if documents[each].text == documents[index].text]
         alike = sorted(alike, key=lambda each: -shared[index, each])[:_MAX_ORIGINALS]
         original = next((each for each in sorted(alike) if _agree(documents, each, index, written)), None)
@@ -53,23 +54,38 @@ def word_grams(text: str) -> frozenset[Hashable]:
     return frozenset(zip(*(found[shift:] for shift in range(_GRAM)), strict=False))
 
 
-def count_shared(grams: Sequence[frozenset[Hashable]]) -> NDArray[np.int64]:
-    """Return [n, n] how many 3-grams two texts share. Only what two texts have at all is counted."""
+def count_shared(texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return [n] how many word 3-grams each text has, and [n, n] how many two of them share."""
+    grams = _numbered_grams(texts)
+    sizes = np.array([len(held) for held in grams], np.int64)
     n = len(grams)
-    holders: dict[Hashable, list[int]] = defaultdict(list)
-    for index, held in enumerate(grams):
-        for gram in held:
-            holders[gram].append(index)
-    common = [indices for indices in holders.values() if len(indices) > 1]
+    _, numbers, holders = np.unique(np.concatenate([*grams, _NONE]), return_inverse=True, return_counts=True)
+    is_common = holders[numbers] > 1
+    rows, columns = np.repeat(np.arange(n), sizes)[is_common], numbers[is_common]
+    columns = np.unique(columns, return_inverse=True)[1]
+    width = int(columns.max(initial=-1)) + 1
     shared = np.zeros((n, n), np.float32)
-    for start in range(0, len(common), _COLUMNS):
-        block = common[start : start + _COLUMNS]
-        holds = np.zeros((n, len(block)), np.float32)
-        for column, indices in enumerate(block):
-            holds[indices, column] = 1.0
+    for start in range(0, width, _COLUMNS):
+        here = (columns >= start) & (columns < start + _COLUMNS)
+        holds = np.zeros((n, min(width - start, _COLUMNS)), np.float32)
+        holds[rows[here], columns[here] - start] = 1.0
         shared += holds @ holds.T
     counts: NDArray[np.int64] = shared.astype(np.int64)
-    return counts
+    return sizes, counts
+
+
+def _numbered_grams(texts: Sequence[str]) -> list[NDArray[np.int64]]:
+    """Return per text its 3-grams, each once, as numbers that are equal for equal ones."""
+    found = [words(text) for text in texts]
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(chain.from_iterable(found)), 1)}
+    grams = []
+    for each in found:
+        numbers = list(map(vocabulary.__getitem__, each))
+        if each:
+            numbers += [0] * (_GRAM - len(each))
+        ids = np.array(numbers, np.int64)
+        grams.append(np.unique((ids[:-2] * _WORDS + ids[1:-1]) * _WORDS + ids[2:]))
+    return grams
 
 
 def contradicts(text: str, other: str) -> bool:

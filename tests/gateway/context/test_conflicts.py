@@ -68,6 +68,14 @@ def test_one_pattern_about_two_things_is_no_conflict() -> None:
     assert find_conflicts(years) == []
 
 
+def test_another_subject_throughout_is_one_conflict() -> None:
+    text = (
+        "Spar won the regatta of 1931 in light winds. Nobody had thought that Spar's crew could row so well."
+    )
+    (found,) = find_conflicts(documents(text, text.replace("Spar", "Kestrel")))
+    assert found.spans == ("Spar", "Kestrel")
+
+
 def test_titles_of_two_sites_do_not_hide_a_conflict() -> None:
     other = FERRY.replace("forty", "fifty")
     pair = [Document("a", FERRY, "Ness ferry - timetable"), Document("b", other, "Ness ferry | Island guide")]
