@@ -46,6 +46,10 @@ class AnswersOptions:
 def run_eval_answers(options: AnswersOptions) -> int:
     """Print the figures and return 0. Raises CommandError where they cannot be had."""
     requests = drawn(answerable(read_labelled(options.data)), options.seed)
+    if options.json_file is not None and not options.json_file.parent.is_dir():
+        raise CommandError(
+            f"{options.json_file} cannot be written: there is no such folder"
+        )  # before the hours
     return asyncio.run(until_signal(_run(options, requests)))
 
 
