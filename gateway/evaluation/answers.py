@@ -46,18 +46,14 @@ class AnswersOptions:
 def run_eval_answers(options: AnswersOptions) -> int:
     """Print the figures and return 0. Raises CommandError where they cannot be had."""
     requests = drawn(answerable(read_labelled(options.data)), options.seed)
-    if options.json_file is not None and not options.json_file.parent.is_dir():
-        raise CommandError(
-            f"{options.json_file} cannot be written: there is no such folder"
-        )  # before the hours
+    if options.json_file is not None and not options.json_file.parent.is_dir():  # hours before it is needed
+        raise CommandError(f"{options.json_file} cannot be written: there is no such folder")
     return asyncio.run(until_signal(_run(options, requests)))
 
 
 async def _run(options: AnswersOptions, requests: Sequence[LabelledRequest]) -> int:
     async with AsyncExitStack() as started:
-        workers = [
-            await started.enter_async_context(started_worker()) for _ in range(max(1, options.num_workers))
-        ]
+        workers = [await started.enter_async_context(started_worker()) for _ in range(options.num_workers)]
         await evaluate_answers(options, requests, workers, started.enter_context(open_chooser()))
     return 0
 
