@@ -20,7 +20,8 @@ from gateway.context.report import Document
 from gateway.evaluation.incumbents import Retrieved
 from gateway.evaluation.measures import full_text
 from gateway.evaluation.subject import as_sent, check_pruned
-from gateway.lab.labelled import LabelledDocument, LabelledRequest
+from gateway.errors import CommandError, ConfigError
+from gateway.lab.labelled import LabelledDocument, LabelledRequestfrom gateway.stack.environment import described
 
 Arm: TypeAlias = Literal["all", "ours", "top_5", "none", "relevant"]
 
@@ -105,8 +106,11 @@ class Chooser:
 
 @contextmanager
 def open_chooser() -> Iterator[Chooser]:
-    """Lend a chooser with the bundled encoder and no cache."""
-    chooser = Chooser(Encoder(EncoderSettings(cache_bytes=0)))
+    """Lend a chooser with the bundled encoder and no cache. Raises CommandError for a broken selector."""
+    try:
+        chooser = Chooser(Encoder(EncoderSettings(cache_bytes=0)))
+    except ConfigError as error:
+        raise CommandError(described(error)) from error
     try:
         yield chooser
     finally:
