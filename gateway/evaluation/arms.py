@@ -17,11 +17,12 @@ from gateway.context.decide import PruneOptions, PruneQuery
 from gateway.context.embed import Encoder, EncoderSettings
 from gateway.context.pruner import Pruner, TokenCounter
 from gateway.context.report import Document
+from gateway.errors import CommandError, ConfigError
 from gateway.evaluation.incumbents import Retrieved
 from gateway.evaluation.measures import full_text
 from gateway.evaluation.subject import as_sent, check_pruned
-from gateway.errors import CommandError, ConfigError
-from gateway.lab.labelled import LabelledDocument, LabelledRequestfrom gateway.stack.environment import described
+from gateway.lab.labelled import LabelledDocument, LabelledRequest
+from gateway.stack.environment import described
 
 Arm: TypeAlias = Literal["all", "ours", "top_5", "none", "relevant"]
 
