@@ -57,9 +57,10 @@ def differing_facts(text: Written, other: Written) -> list[Difference]:
     for here, there in _gaps(text.words, other.words):
         spans = text.words[here.start : here.stop], other.words[there.start : there.stop]
         if _is_short(here, there, len(text.words), len(other.words)) and differ(*spans):
+            margin = 0 if here and there else 1  # to show what is denied
             found.append(
                 Difference(
-                    spans=(_as_written(text, *_whole(text, here)), _as_written(other, *_whole(other, there))),
+                    spans=(_shown(text, here, margin), _shown(other, there, margin)),
                     keys=(_keys(spans[0]), _keys(spans[1])),
                     context=_as_written(text, max(here.start - 4, 0), here.start),
                     starts=(here.start, there.start),
@@ -137,14 +138,14 @@ def _longest_rise(matches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return rise[::-1]
 
 
-def _whole(written: Written, span: range) -> tuple[int, int]:
+def _shown(written: Written, span: range, margin: int) -> str:
     """Widen a span over the names and numbers beside it, so that a date or a name is shown as a whole."""
-    start, stop, words = span.start, span.stop, written.words
+    start, stop, words = max(span.start - margin, 0), span.stop + margin, written.words
     while start > 0 and span.stop - start < MAX_SPAN and words[start - 1].is_fact and _touch(written, start):
         start -= 1
     while stop < len(words) and stop - start < MAX_SPAN and words[stop].is_fact and _touch(written, stop):
         stop += 1
-    return start, stop
+    return _as_written(written, start, min(stop, len(words)))
 
 
 def _touch(written: Written, index: int) -> bool:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gateway.context.alignment import Difference, Written, differing_facts, write_down
-from gateway.context.duplicates import contradicts, count_shared
-from gateway.context.links import bare_title
+from gateway.context.duplicates import count_shared
 from gateway.context.report import Conflict, Document
 from gateway.context.words import content_words
 
@@ -59,22 +58,30 @@ def _near_pairs(documents: Sequence[Document]) -> list[tuple[int, int]]:
 def _have_one_subject(document: Document, other: Document, differences: Sequence[Difference]) -> bool:
     """Tell apart what contradicts from what was written by one pattern about two things.
 
-    "Arrud is a village of 50 people" and "Barin is a village of 70 people" are both true: each text has its
-    own title in it, or another name at its beginning and other facts after it.
+    "Arrud is a village of 50 people" and "Barin is a village of 70 people" are both true: their titles name
+    two things, or another name stands at the beginning and other facts after it.
     """
-    if _own_words(document, other) and _own_words(other, document):
-        return False
-    if contradicts(document.title, other.title):
+    if _name_two_things(document, other):
         return False
     opens_otherwise = any(min(difference.starts) <= 1 for difference in differences)
     num_facts = len({difference.keys for difference in differences})
     return not (opens_otherwise and num_facts > 1)
 
 
-def _own_words(document: Document, other: Document) -> set[str]:
-    """Return the words of a title that its text has and that the other title and text have not."""
-    own = set(content_words(bare_title(document.title))) - set(content_words(other.title))
-    return (own & set(content_words(document.text))) - set(content_words(other.text)) if own else set()
+def _name_two_things(document: Document, other: Document) -> bool:
+    """Tell whether two titles are those of two things, and not of one thing on two web sites.
+
+    So they are where they have no word in common, another number, or other names that are in their texts too.
+    """
+    here, there = set(content_words(document.title)), set(content_words(other.title))
+    if not here or not there or here == there:
+        return False
+    found = differing_facts(write_down(document.title), write_down(other.title))
+    keys = [difference.keys for difference in found]
+    if not here & there or any(key[0].isdigit() for pair in keys for side in pair for key in side):
+        return True
+    texts = set(content_words(document.text)), set(content_words(other.text))
+    return bool((here - there) & texts[0]) and bool((there - here) & texts[1])
 
 
 def _conflict(

@@ -25,6 +25,11 @@ def test_every_place_that_differs_is_found_in_order() -> None:
     assert [found.spans for found in between(FERRY, other)] == [("07:10", "08:25"), ("Brodick", "Lamlash")]
 
 
+def test_a_denial_is_shown_with_what_it_denies() -> None:
+    (found,) = between(FERRY, FERRY.replace("was built", "was not built"))
+    assert found.spans == ("was built", "was not built")
+
+
 def test_what_one_side_alone_says_is_no_difference() -> None:
     assert between(FERRY, FERRY + " Dogs pay 3 pounds.") == []
     assert between(FERRY, FERRY.replace("Bicycles travel free of charge. ", "")) == []

@@ -78,7 +78,7 @@ def test_another_subject_throughout_is_one_conflict() -> None:
 
 def test_titles_of_two_sites_do_not_hide_a_conflict() -> None:
     other = FERRY.replace("forty", "fifty")
-    pair = [Document("a", FERRY, "Ness ferry - timetable"), Document("b", other, "Ness ferry | Island guide")]
+    pair = [Document("a", FERRY, "Ness ferry - Wikipedia"), Document("b", other, "Ness ferry | Tripadvisor")]
     assert len(find_conflicts(pair)) == 1
 
 
