@@ -54,7 +54,7 @@ def find_centres(judgement: Judgement, kept: Sequence[int]) -> tuple[Centre, ...
 
 @dataclass(frozen=True, slots=True)
 class _Ground:
-    """What rivalry is judged by, for the chunks of a field."""
+    """What rivalry is judged by, for the n chunks that are looked at."""
 
     alike: NDArray[np.float32]
     """[n, n], cosines without what each chunk has in common with the question."""

@@ -20,7 +20,9 @@ _GRAM = 3
 _MAX_ORIGINALS = 8
 """A chunk is laid beside no more than these, so that a hundred forms filled in otherwise take no seconds."""
 _COLUMNS = 4_096
+"""So many 3-grams are multiplied at once, which bounds the memory."""
 _WORDS = 2**21
+"""Different words of a request, so that three numbers fit one of 64 bits."""
 _NONE = np.zeros(0, np.int64)
 
 

@@ -38,6 +38,7 @@ _TITLE_WORDS = """
 """
 _TITLES = frozenset(_TITLE_WORDS.split())
 _DENIALS = frozenset({"not", "never", "no", "cannot", "neither"})
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _ROUGH = 0.005
 """Relative; "1.65 billion" and "1,654 million" are one number, rounded."""
@@ -93,12 +94,12 @@ def _key(written: str) -> str:
         key = written.lower()
     else:
         decomposed = unicodedata.normalize("NFKD", written.replace("’", "'"))
-        key = "".join(each for each in decomposed if not unicodedata.combining(each)).lower()
-    if key[0].isdigit():
+        key = "".join(each for each in decomposed if not unicodedata.combining(each)).lower() or written
+    if _NUMBER.fullmatch(key):
         if "," in key and _GROUPED.fullmatch(key):
             key = key.replace(",", "")
         return key.lstrip("0") or "0" if key.isdigit() else key
-    if key.endswith("'s"):
+    if key.endswith("'s") and len(key) > 2:
         key = key[:-2]
     if key in _MONTH_OF:
         return f"month {_MONTH_OF[key]}"
@@ -106,7 +107,7 @@ def _key(written: str) -> str:
 
 
 def _kind(written: str, key: str) -> str:
-    if key[0].isdigit() or key in NUMBER_WORDS or (key in _SCALES and len(key) > 2):
+    if _NUMBER.fullmatch(key) or key in NUMBER_WORDS or (key in _SCALES and len(key) > 2):
         return "number"
     if key.startswith("month "):
         return "month"
@@ -168,7 +169,7 @@ def _numbers(span: Sequence[Word]) -> list[float]:
                 values.append(_SCALES[word.key])
                 last = index
         elif word.kind == "number":
-            value = _value(word.key)
+            value = _value(word.key) if not (noon := _half_day(span, index)) else _minutes(word.key, noon)
             if last == index - 1 and values and values[-1] in range(20, 100, 10) and 0 < value < 10:
                 values[-1] += value
             else:
@@ -181,13 +182,30 @@ def _value(key: str) -> float:
     parts = re.split(r"[.,:]", key)
     if len(parts) == 1 or (len(parts) == 2 and "." in key):
         return float(key)
-    if ":" in key:
-        return float(int(parts[0]) * 60 + int(parts[1])) + 0.5  # a time of day, never equal to a count
-    return float("".join(parts))
+    return _minutes(key, "") if ":" in key else float("".join(parts))
+
+
+def _half_day(span: Sequence[Word], index: int) -> str:
+    """Return "am" or "pm" where that follows a number, with dots or without."""
+    after = "".join(word.key for word in span[index + 1 : index + 3])
+    return after[:2] if after[:2] in ("am", "pm") else ""
+
+
+def _minutes(key: str, half_day: str) -> float:
+    """Return a time of day in minutes and a half, so that it never equals a count."""
+    hour, minute, *_ = [int(part) for part in re.split(r"[.,:]", key)] + [0]
+    if half_day:
+        hour = hour % 12 + (12 if half_day == "pm" else 0)
+    return hour * 60 + minute + 0.5
 
 
 def _measures(span: Sequence[Word]) -> set[str]:
-    return {word.key for word in span if word.key in _MEASURES}
+    letters = ("a", "p")  # of "p.m."
+    return {
+        word.key
+        for index, word in enumerate(span)
+        if word.key in _MEASURES and not (word.key == "m" and index and span[index - 1].key in letters)
+    }
 
 
 def _names_differ(here: Sequence[Word], there: Sequence[Word]) -> bool:

@@ -26,6 +26,9 @@ from gateway.context.facts import differ, read_words
         ("Pogačar’s", "Pogacar's"),
         ("President Arden", "Jacinda Arden"),
         ("5 km", "3 miles"),
+        ("19:10", "7:10 p.m."),
+        ("7 pm", "19:00"),
+        ("½", "¾ of it"),
         ("the harbour", "a quay"),
     ],
 )
@@ -41,6 +44,7 @@ def test_what_is_the_same_however_it_is_written_does_not_differ(here: str, there
         ("1.65 billion", "10.65 billion"),
         ("seven", "nine"),
         ("07:10", "08:25"),
+        ("07:10", "7:10 p.m."),
         ("October 27, 2017", "October 2, 2016"),
         ("27 October", "27 November"),
         ("May 5", "June 5"),
