@@ -95,7 +95,7 @@ def _key(written: str) -> str:
     else:
         decomposed = unicodedata.normalize("NFKD", written.replace("’", "'"))
         key = "".join(each for each in decomposed if not unicodedata.combining(each)).lower() or written
-    if _NUMBER.fullmatch(key):
+    if key[0].isdigit() and _NUMBER.fullmatch(key):
         if "," in key and _GROUPED.fullmatch(key):
             key = key.replace(",", "")
         return key.lstrip("0") or "0" if key.isdigit() else key
@@ -107,7 +107,9 @@ def _key(written: str) -> str:
 
 
 def _kind(written: str, key: str) -> str:
-    if _NUMBER.fullmatch(key) or key in NUMBER_WORDS or (key in _SCALES and len(key) > 2):
+    if key[0].isdigit():
+        return "number" if _NUMBER.fullmatch(key) else ""
+    if key in NUMBER_WORDS or (key in _SCALES and len(key) > 2):
         return "number"
     if key.startswith("month "):
         return "month"
