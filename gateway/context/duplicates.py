@@ -58,6 +58,8 @@ def word_grams(text: str) -> frozenset[Hashable]:
 
 def count_shared(texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return [n] how many word 3-grams each text has, and [n, n] how many two of them share."""
+    import torch  # numpy's own product keeps a second thread spinning: 20 ms of processor time instead of 8
+
     grams = _numbered_grams(texts)
     sizes = np.array([len(held) for held in grams], np.int64)
     n = len(grams)
@@ -66,14 +68,13 @@ def count_shared(texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.in
     rows, columns = np.repeat(np.arange(n), sizes)[is_common], numbers[is_common]
     columns = np.unique(columns, return_inverse=True)[1]
     width = int(columns.max(initial=-1)) + 1
-    shared = np.zeros((n, n), np.float32)
+    shared = torch.zeros((n, n))
     for start in range(0, width, _COLUMNS):
         here = (columns >= start) & (columns < start + _COLUMNS)
         holds = np.zeros((n, min(width - start, _COLUMNS)), np.float32)
         holds[rows[here], columns[here] - start] = 1.0
-        shared += holds @ holds.T
-    counts: NDArray[np.int64] = shared.astype(np.int64)
-    return sizes, counts
+        shared += torch.from_numpy(holds) @ torch.from_numpy(holds).T
+    return sizes, shared.numpy().astype(np.int64)
 
 
 def _numbered_grams(texts: Sequence[str]) -> list[NDArray[np.int64]]:
