@@ -121,6 +121,10 @@ def _conflicts(query: PruneQuery, decided: Sequence[Verdict]) -> tuple[Conflict,
     return tuple(found.between(kept) for found in find_conflicts(kept))
 
 
+def _called(keep: Keep) -> str:
+    return f"the setting {keep!r}" if isinstance(keep, str) else f"a keep-probability of {keep:g}"
+
+
 def _note(weighed: Weighed, decided: Sequence[Verdict], options: PruneOptions) -> str:
     """Say in a sentence where the outcome is not what the settings ask for; empty where it is."""
     if not any(verdict.is_kept for verdict in decided):
@@ -130,9 +134,8 @@ def _note(weighed: Weighed, decided: Sequence[Verdict], options: PruneOptions) -
         return "No document has text; the request goes on without any."
     if weighed.judgement is None:
         return "The encoder cannot read the script of the question or of the documents; nothing was judged."
-    threshold = weighed.judgement.scorer.threshold(options.keep)
-    if weighed.judgement.probability.max() < threshold:
-        return f"No document met the threshold of {threshold:g}; the best one was kept."
+    if (weighed.judgement.probability < weighed.judgement.needed(options.keep)).all():
+        return f"No document reached what {_called(options.keep)} asks for; the best one was kept."
     if not weighed.judgement.has_theme:
         return "No document is clearly about the question."
     return ""

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from gateway.context.asked import Asked
 from gateway.context.duplicates import find_duplicates
 from gateway.context.encoding import Encoding, Vectors
+from gateway.context.given import text_of
 from gateway.context.links import LinkGraph, build_graph
 from gateway.context.report import Document
-from gateway.context.selector import Scorer
+from gateway.context.selector import Keep, Scorer
 from gateway.context.signals import Signals, measure
 from gateway.context.themes import find_clusters
 from gateway.context.words import is_latin
@@ -48,6 +49,11 @@ class Judgement:
     asked: Asked
     vectors: Vectors
     """[n, d], the documents' own, of unit length."""
+
+    def needed(self, keep: Keep) -> NDArray[np.float64]:
+        """Return [n] the keep-probability from which on each document stays."""
+        sizes = np.array([len(text_of(document)) for document in self.documents], float)
+        return self.scorer.needed(keep, self.probability, sizes)
 
     @property
     def has_theme(self) -> bool:

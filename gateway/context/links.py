@@ -52,11 +52,12 @@ def build_graph(documents: Sequence[Document]) -> LinkGraph:
     """Find the links between ``documents`` in their titles and texts."""
     n = len(documents)
     named = np.zeros((n, n), dtype=bool)
-    bare = [subject_of(document) for document in documents]
-    lowered = [_lowered(document) for document in documents]
-    for i, title in enumerate(bare):
-        for j, text in enumerate(lowered):
-            if i != j and bare[j] != title and is_named(title, text):
+    subjects = [subject_of(document) for document in documents]
+    texts = [_lowered(document) for document in documents]
+    longer = longer_names(subjects)
+    for i, subject in enumerate(subjects):
+        for j, text in enumerate(texts):
+            if i != j and subjects[j] != subject and is_named(subject, text, longer.get(subject, ())):
                 named[i, j] = True
     rare, shared = _shared_names(documents)
     return LinkGraph(named, shared, rare)
@@ -75,11 +76,23 @@ def subject_of(document: Document) -> str:
     return "" if name.split(" ")[0] in STOP_WORDS else name
 
 
-def is_named(title: str, text: str) -> bool:
-    """Tell whether ``text`` has ``title`` as whole words, both in lower case; short titles do not count."""
-    if len(title) < _MIN_TITLE_LETTERS or title not in text or title in STOP_WORDS:
+def is_named(name: str, text: str, longer: Sequence[str] = ()) -> bool:
+    """Tell whether ``text`` has ``name`` as whole words, both in lower case; short names do not count.
+
+    Where it stands inside one of the ``longer`` names it is not meant: "On Fire" is not in "Comets on Fire".
+    """
+    if len(name) < _MIN_TITLE_LETTERS or name not in text or name in STOP_WORDS:
         return False
-    return re.search(rf"(?<!\w){re.escape(title)}(?!\w)", text) is not None
+    for other in longer:
+        text = text.replace(other, " ")
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+
+
+def longer_names(names_here: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Return for each name those that contain it, longest first; names that none contains are left out."""
+    distinct = sorted({name for name in names_here if name}, key=len, reverse=True)
+    containing = {name: [other for other in distinct if name in other and name != other] for name in distinct}
+    return {name: others for name, others in containing.items() if others}
 
 
 def closeness(strength: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Which chunks stay: threshold and budget."""
+"""Which chunks stay: what each has to reach, and the budget."""
 
 from __future__ import annotations
 
@@ -7,10 +7,28 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+MOST_NEEDED = 0.5
+"""What is likelier relevant than not stays, however long it is."""
 
-def meet(probability: NDArray[np.float64], threshold: float) -> NDArray[np.bool_]:
-    """Return [n] which are at or above ``threshold``; where none is, the best one alone (langchain#7168)."""
-    keeps: NDArray[np.bool_] = probability >= threshold
+
+def needed_probability(
+    probability: NDArray[np.float64], sizes: NDArray[np.float64], price: float
+) -> NDArray[np.float64]:
+    """Return [n] the keep-probability from which on each chunk is worth its ``sizes``, at ``price``.
+
+    Of what is expected to be relevant, sum(p) and at least 1, chunk i is the share p_i / sum(p). It stays
+    where that share is at least price * sqrt(n) times its share of the size: so recall is bought where it
+    costs the fewest tokens. The square root was chosen out of fold: without it many chunks keep too many.
+    """
+    expected = max(float(probability.sum()), 1.0)
+    shares = sizes / max(float(sizes.sum()), 1.0)
+    needed: NDArray[np.float64] = np.minimum(price * expected * np.sqrt(len(sizes)) * shares, MOST_NEEDED)
+    return needed
+
+
+def meet(probability: NDArray[np.float64], needed: NDArray[np.float64] | float) -> NDArray[np.bool_]:
+    """Return [n] which reach what is ``needed``; where none does, the best one alone (langchain#7168)."""
+    keeps: NDArray[np.bool_] = probability >= needed
     if not keeps.any():
         keeps[int(probability.argmax())] = True
     return keeps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from gateway.context.encoding import Space
 from gateway.context.forest import Forest
+from gateway.context.select import needed_probability
 from gateway.context.signals import SIGNALS, Signals
 from gateway.errors import ConfigError
 
@@ -36,8 +38,8 @@ class Scorer:
     signals: tuple[str, ...]
     """The forest's columns."""
     forest: Forest
-    settings: Mapping[Setting, float]
-    """The named settings' thresholds of the keep-probability."""
+    prices: Mapping[Setting, float]
+    """What a token costs in each named setting; see ``needed_probability``."""
     about: float
     """A request has a theme where some chunk, without its links, reaches this probability."""
 
@@ -51,9 +53,13 @@ class Scorer:
         matrix[:, [name in LINK_SIGNALS for name in self.signals]] = 0.0
         return _logistic(self.forest.log_odds(matrix))
 
-    def threshold(self, keep: Keep) -> float:
-        """Return the keep-probability from which on a document stays."""
-        return self.settings[keep] if isinstance(keep, str) else keep
+    def needed(
+        self, keep: Keep, probability: NDArray[np.float64], sizes: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return [n] the keep-probability from which on each chunk stays; ``sizes`` in characters."""
+        if isinstance(keep, str):
+            return needed_probability(probability, sizes, self.prices[keep])
+        return np.full(len(probability), keep)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +77,17 @@ class Selector:
         with as_file(files("gateway.context") / BUNDLED) as bundled:
             return _read(bundled)
 
+    @classmethod
+    def of(cls, scorers: Mapping[Space, Scorer]) -> Selector:
+        """Return the selector of ``scorers``, its version a hash of all their numbers."""
+        digest = hashlib.sha256()
+        for space, scorer in scorers.items():
+            described = (space, scorer.signals, scorer.forest.baseline, dict(scorer.prices), scorer.about)
+            digest.update(repr(described).encode())
+            for name in _ARRAYS:
+                digest.update(np.ascontiguousarray(getattr(scorer.forest, name)).tobytes())
+        return cls(digest.hexdigest()[:12], scorers)
+
     def save(self, path: Path) -> None:
         """Write the artefact: safetensors, a few hundred kilobytes. Raises OSError."""
         from safetensors.numpy import save_file
@@ -84,7 +101,7 @@ class Selector:
             space: {
                 "signals": scorer.signals,
                 "baseline": scorer.forest.baseline,
-                "settings": dict(scorer.settings),
+                "prices": dict(scorer.prices),
                 "about": scorer.about,
             }
             for space, scorer in self.scorers.items()
@@ -120,8 +137,8 @@ def _scorer(space: str, described: Mapping[str, Any], arrays: Mapping[str, Any])
     forest = Forest(float(described["baseline"]), *(arrays[f"{space}.{name}"] for name in _ARRAYS))
     if forest.columns.max(initial=0) >= len(signals):
         raise ValueError("the trees look at more signals than are named")
-    settings: dict[Setting, float] = {name: float(described["settings"][name]) for name in get_args(Setting)}
-    return Scorer(signals, forest, MappingProxyType(settings), float(described["about"]))
+    prices: dict[Setting, float] = {name: float(described["prices"][name]) for name in get_args(Setting)}
+    return Scorer(signals, forest, MappingProxyType(prices), float(described["about"]))
 
 
 def _logistic(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:

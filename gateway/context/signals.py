@@ -9,16 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.context.asked import Asked
+from gateway.context.candidates import Candidates, find_candidates
 from gateway.context.encoding import Encoding, unit
+from gateway.context.given import text_of
 from gateway.context.late import match_tokens
 from gateway.context.lexical import match_terms
-from gateway.context.links import LinkGraph, bare_title, closeness, pull_of, reach
+from gateway.context.links import LinkGraph, bare_title, closeness, is_named, longer_names, pull_of, reach
 from gateway.context.report import Document
 from gateway.context.words import content_words
 
 Column = NDArray[np.float64]
 
-_MIN_TITLE_LETTERS = 4
+_NAMESAKE = 0.5
 _ALIKE = 0.6
 _UNSURE, _SURE = 0.2, 0.6
 _FEEDBACK = 3
@@ -44,7 +46,9 @@ class Signals:
     coverage: Column
     """Share of the question's terms, weighted by idf, that the chunk has."""
     title_named: Column
-    """1 where the question contains the chunk's title."""
+    """1 where the question contains the chunk's title, and means it; see ``named_titles``."""
+    num_named: Column
+    """ln of one more than how many titles the question names."""
     title_terms: Column
     """Share of the title's words that the question has."""
     evidence: Column
@@ -79,8 +83,12 @@ class Signals:
     """Cosine with the strongest other chunks, weighted by their closeness."""
     hop: Column
     """Cosine with question and best chunk together, above that with the question."""
-    density: Column
-    """How many chunks are as close to the question as this one, of the best one's neighbourhood."""
+    answerable: Column
+    """Cosine of the question and the best sentence that has a word of the kind asked for; 0 without one."""
+    agreement: Column
+    """How far strong chunks share the words of that kind; see ``Candidates``."""
+    crowd: Column
+    """ln of how many chunks are about as strong as the best one: the sum of all their ``lead``."""
     num_chunks: Column
     """ln of the request's number of chunks."""
     best_dense: Column
@@ -89,6 +97,8 @@ class Signals:
     """The request's highest ``late``."""
     length: Column
     """ln of the chunk's words."""
+    titled: Column
+    """1 where the chunk has a title."""
 
     def matrix(self, names: Sequence[str]) -> NDArray[np.float64]:
         """Return [n, len(names)]."""
@@ -110,12 +120,20 @@ def measure(
     late = tokens.similarity()
     terms = match_terms(asked.terms, [f"{document.title} {document.text}" for document in documents])
     bm25 = terms.bm25()
-    title_named = np.array([float(is_title_named(document.title, asked.text)) for document in documents])
+    title_named = named_titles([document.title for document in documents], asked.text)
+    num_named = len(
+        {
+            bare_title(document.title)
+            for document, is_one in zip(documents, title_named, strict=True)
+            if is_one
+        }
+    )
     evidence = z(dense) + 0.5 * z(sentence) + z(late) + 0.7 * z(bm25) + title_named
     evidence /= evidence.std() or 1.0
     best = int(evidence.argmax())
     lead = closeness(evidence)
     pull = reach(graph, evidence)
+    candidates = find_candidates(asked.text, [text_of(document) for document in documents])
     strong = pull_of(graph, lead)
     vectors = np.stack([encoding.vector for encoding in encodings])
     order = np.argsort(-evidence, kind="stable")
@@ -133,6 +151,7 @@ def measure(
         bm25_z=z(bm25),
         coverage=terms.coverage(),
         title_named=title_named,
+        num_named=np.full(n, np.log1p(num_named)),
         title_terms=np.array([title_overlap(document.title, asked) for document in documents]),
         evidence=evidence,
         lead=lead,
@@ -150,18 +169,37 @@ def measure(
         shared=strong.shared,
         feedback=_feedback(vectors, lead, order),
         hop=vectors @ unit(question + vectors[best]) - dense,
-        density=np.array([float((lead >= value).sum()) for value in lead]) / n,
+        answerable=_answerable(candidates, [encoding.sentences @ question for encoding in encodings]),
+        agreement=candidates.agreement(lead),
+        crowd=np.full(n, np.log(lead.sum())),
         num_chunks=np.full(n, np.log(n)),
         best_dense=np.full(n, dense.max()),
         best_late=np.full(n, late.max()),
         length=np.log1p(terms.lengths),
+        titled=np.array([float(bool(document.title.strip())) for document in documents]),
     )
 
 
-def is_title_named(title: str, question: str) -> bool:
-    """Tell whether the question contains the whole title, which is to have four letters at least."""
-    bare = bare_title(title)
-    return len(bare) >= _MIN_TITLE_LETTERS and bare in question.lower()
+def named_titles(titles: Sequence[str], question: str) -> Column:
+    """Return [n] 1 where ``question`` names a chunk's title, a half where it rather means a namesake.
+
+    A title inside a longer one that is named does not count: "On Fire" beside "Comets on Fire". Of several
+    titles that differ in their brackets alone, the one is meant that the question gives with its brackets.
+    """
+    asked = question.lower()
+    bare = [bare_title(title) for title in titles]
+    longer = longer_names(bare)
+    named = np.array([float(is_named(name, asked, longer.get(name, ()))) for name in bare])
+    whole = {name for name, title in zip(bare, titles, strict=True) if _is_given_whole(name, title, asked)}
+    for place, (name, title) in enumerate(zip(bare, titles, strict=True)):
+        if name in whole and not _is_given_whole(name, title, asked):
+            named[place] *= _NAMESAKE
+    return named
+
+
+def _is_given_whole(bare: str, title: str, asked: str) -> bool:
+    lowered = title.lower().strip()
+    return lowered != bare and lowered in asked
 
 
 def title_overlap(title: str, asked: Asked) -> float:
@@ -186,6 +224,17 @@ def _bridge(pull: Column, lead: Column, likeness: Column, best: float) -> Column
     surely_about = min(max((best - _UNSURE) / (_SURE - _UNSURE), 0.0), 1.0)
     bridge: Column = pull * (1.0 - lead) * unlike * surely_about
     return bridge
+
+
+def _answerable(candidates: Candidates, cosines: Sequence[NDArray[np.float32]]) -> Column:
+    """Return [n] the highest of each chunk's sentence ``cosines`` where the sentence has a candidate."""
+    best = np.zeros(len(cosines))
+    for index, (marks, of_sentences) in enumerate(zip(candidates.in_sentence, cosines, strict=True)):
+        if marks.any():
+            # A client's vector has no sentences, and a window may split one: the chunk then counts whole.
+            counted = of_sentences[marks] if len(marks) == len(of_sentences) else of_sentences
+            best[index] = float(counted.max())
+    return best
 
 
 def _feedback(vectors: NDArray[np.float32], lead: Column, order: NDArray[np.int64]) -> Column:

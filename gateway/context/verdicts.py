@@ -50,8 +50,8 @@ def unjudged(documents: Sequence[Document], sorting: Sorting, tokens: Sequence[i
 def judged(verdicts: Sequence[Verdict], judgement: Judgement, question: str, keep: Keep) -> list[Verdict]:
     """Put the judgement's outcome into ``verdicts``, which are in the order of the documents."""
     updated = list(verdicts)
-    threshold = judgement.scorer.threshold(keep)
-    keeps = meet(judgement.probability, threshold)
+    needed = judgement.needed(keep)
+    keeps = meet(judgement.probability, needed)
     for position, index in enumerate(judgement.sorting.judged):
         verdict = replace(
             updated[index],
@@ -59,7 +59,7 @@ def judged(verdicts: Sequence[Verdict], judgement: Judgement, question: str, kee
             cluster=judgement.clusters[position],
         )
         if keeps[position]:
-            updated[index] = _kept(verdict, judgement, position, question, threshold, keeps)
+            updated[index] = _kept(verdict, judgement, position, question, needed, keeps)
         else:
             detail = (
                 f"It has little in common with the question ({_evidence(judgement, position, question)})."
@@ -106,17 +106,17 @@ def _kept(
     judgement: Judgement,
     position: int,
     question: str,
-    threshold: float,
+    needed: NDArray[np.float64],
     keeps: NDArray[np.bool_],
 ) -> Verdict:
     evidence = _evidence(judgement, position, question)
-    if judgement.probability[position] < threshold:
-        detail = f"Nothing met the threshold of {threshold:g}; this comes nearest ({evidence})."
+    if judgement.probability[position] < needed[position]:
+        detail = f"Nothing reached what is asked for; this comes nearest ({evidence})."
         return replace(verdict, reason="best_available", detail=detail)
     if not judgement.has_theme:
         detail = f"No document is clearly about the question; this is among the nearest ({evidence})."
         return replace(verdict, reason="best_available", detail=detail)
-    if judgement.unlinked[position] < threshold:
+    if judgement.unlinked[position] < needed[position]:
         others = [int(other) for other in np.flatnonzero(keeps) if other != position]
         if tie := explain_link(judgement.graph, judgement.documents, position, others):
             return replace(verdict, reason="linked", detail=tie)

@@ -12,7 +12,7 @@ from gateway.training.fitting import Judged, Recipe
 from gateway.training.variations import WEIGHTS, Kind
 
 _SETTINGS: tuple[Setting, ...] = ("balanced", "safe")
-_SHOWN: tuple[Kind, ...] = ("as_sent", "untitled", "padded")
+_SHOWN: tuple[Kind, ...] = ("as_sent", "untitled", "snippets", "padded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def render_card(
         f"- gradient-boosted trees: {recipe.rounds} of depth {recipe.depth}, shrinkage {recipe.shrinkage:g}, "
         f"each split chooses from {recipe.columns_tried:.0%} of the signals",
         "",
-        "## Settings",
+        "## What a token costs in each setting",
         "",
         "| encodings | balanced | safe | theme from | foreign questions without theme |",
         "|---|---|---|---|---|",
@@ -79,7 +79,7 @@ def render_card(
 
 def _settings_row(space: Space, scorer: Scorer, judged: Sequence[Judged]) -> str:
     themeless = share_themeless(judged, scorer.about)
-    settings = " | ".join(f"{scorer.settings[name]:.3g}" for name in _SETTINGS)
+    settings = " | ".join(f"{scorer.prices[name]:.3g}" for name in _SETTINGS)
     return f"| {space} | {settings} | {scorer.about:.3g} | {themeless:.0%} |"
 
 
@@ -89,7 +89,7 @@ def _kept_table(judged: Sequence[Judged], scorer: Scorer) -> list[str]:
         "|---" * 5 + "|",
     ]
     for kind in _SHOWN:
-        per_setting = [by_set(of_kinds(judged, {kind}), scorer.settings[name]) for name in _SETTINGS]
+        per_setting = [by_set(of_kinds(judged, {kind}), scorer.prices[name]) for name in _SETTINGS]
         for name in sorted(per_setting[0]):
             cells = " | ".join(_kept(sets[name]) for sets in per_setting)
             lines.append(f"| {name} | {kind} | {cells} | {per_setting[0][name].num_requests} |")

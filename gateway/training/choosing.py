@@ -1,4 +1,4 @@
-"""What is chosen out of fold, once the trees are there: the settings' thresholds, and the theme's."""
+"""What is chosen out of fold, once the trees are there: the settings' prices, and where a theme begins."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.context.select import meet
+from gateway.context.select import meet, needed_probability
 from gateway.context.selector import Setting
 from gateway.training.fitting import Judged
 from gateway.training.variations import Kind
 
-RECALL = MappingProxyType[Setting, float]({"balanced": 0.97, "safe": 0.99})
+RECALL = MappingProxyType[Setting, float]({"balanced": 0.975, "safe": 0.99})
 """What each setting keeps of the relevant documents, as the mean over the sets of requests as sent."""
 THEMELESS = 0.02
 """Share of the requests with relevant documents that may be told that no document is about the question."""
-_THRESHOLDS = np.geomspace(0.6, 0.001, 400)
+_PRICES = np.geomspace(2.0, 0.004, 400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,14 @@ class Kept:
     num_requests: int
 
 
-def choose_threshold(judged: Sequence[Judged], recall: float) -> float:
-    """Return the highest threshold that keeps ``recall`` of what is relevant, or the lowest tried."""
+def choose_price(judged: Sequence[Judged], recall: float) -> float:
+    """Return the highest price of a token that keeps ``recall`` of what is relevant, or the lowest tried."""
     as_sent = of_kinds(judged, {"as_sent"})
-    for threshold in _THRESHOLDS.tolist():
-        sets = by_set(as_sent, threshold)
+    for price in _PRICES.tolist():
+        sets = by_set(as_sent, price)
         if np.mean([kept.recall for kept in sets.values()]) >= recall:
-            return float(f"{threshold:.3g}")
-    return float(_THRESHOLDS[-1])
+            return float(f"{price:.3g}")
+    return float(_PRICES[-1])
 
 
 def choose_about(judged: Sequence[Judged]) -> float:
@@ -49,12 +49,12 @@ def choose_about(judged: Sequence[Judged]) -> float:
     return float(f"{np.quantile(best, THEMELESS):.3g}")
 
 
-def by_set(judged: Sequence[Judged], threshold: float) -> dict[str, Kept]:
-    """Return what ``threshold`` keeps of each set's requests that have anything relevant."""
+def by_set(judged: Sequence[Judged], price: float) -> dict[str, Kept]:
+    """Return what is kept at ``price`` of each set's requests that have anything relevant."""
     rows: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for each in judged:
         relevant = each.example.relevant
-        keeps = meet(each.probability, threshold)
+        keeps = meet(each.probability, needed_probability(each.probability, each.example.sizes, price))
         recall = float(keeps[relevant].mean())
         rows[each.example.set].append((recall, float(recall == 1.0), float(each.example.tokens[keeps].sum())))
     kept = {}

@@ -16,7 +16,7 @@ from gateway.context.selector import Scorer, Selector
 from gateway.errors import CommandError
 from gateway.lab.labelled import LabelledRequest, read_labelled
 from gateway.training.card import Provenance, render_card
-from gateway.training.choosing import RECALL, choose_about, choose_threshold
+from gateway.training.choosing import RECALL, choose_about, choose_price
 from gateway.training.fitting import COLUMNS, Judged, Recipe, fit, out_of_fold, out_of_set
 from gateway.training.measuring import Measured, encode_texts, measure_all
 from gateway.training.variations import variations
@@ -47,7 +47,7 @@ def run_train_context(options: TrainOptions) -> int:
     unseen = out_of_set(examples, "full", options.recipe) if len({each.set for each in examples}) > 1 else []
     scorers = {space: _scorer(examples, judged[space], space, options.recipe) for space in spaces}
     provenance = _provenance(options, requests)
-    selector = Selector(_version(provenance), MappingProxyType(scorers))
+    selector = Selector.of(MappingProxyType(scorers))
     selector.save(options.out)
     card = options.out.with_suffix(".md")
     card.write_text(render_card(selector, provenance, judged, unseen), encoding="utf-8")
@@ -59,7 +59,7 @@ def _scorer(examples: Sequence[Measured], judged: Sequence[Judged], space: Space
     return Scorer(
         signals=COLUMNS[space],
         forest=fit(examples, space, recipe),
-        settings=MappingProxyType({name: choose_threshold(judged, share) for name, share in RECALL.items()}),
+        prices=MappingProxyType({name: choose_price(judged, share) for name, share in RECALL.items()}),
         about=choose_about(judged),
     )
 
@@ -76,13 +76,6 @@ def _provenance(options: TrainOptions, requests: Sequence[LabelledRequest]) -> P
 
 def _libraries() -> Mapping[str, str]:
     return {name: version(name) for name in ("scikit-learn", "torch", "narrative-gravity")}
-
-
-def _version(provenance: Provenance) -> str:
-    """Name a selector by what it was made from: the same data, seed and libraries make the same one."""
-    made_from = [*(digest for _, digest in provenance.files), provenance.encoder, str(provenance.recipe)]
-    made_from += [f"{name}={number}" for name, number in provenance.libraries.items()]
-    return hashlib.sha256("\n".join(made_from).encode()).hexdigest()[:12]
 
 
 def _require_extra() -> None:

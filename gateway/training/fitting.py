@@ -25,18 +25,18 @@ class Recipe:
 
     seed: int = 0
     """Of folds, variations and trees."""
-    rounds: int = 120
-    depth: int = 3
+    rounds: int = 200
+    depth: int = 4
     shrinkage: float = 0.06
     columns_tried: float = 0.3
     """Share of the signals that each split chooses from, drawn anew: many of them say nearly the same."""
-    smallest_leaf: int = 25
-    penalty: float = 2.0
+    smallest_leaf: int = 50
+    penalty: float = 10.0
     num_folds: int = 5
 
 
 _NEEDS_TOKENS = frozenset({"sentence", "sentence_z", "late", "late_z", "late_gap", "late_gain", "best_late"})
-_HAS_SCALE = frozenset({"dense", "dense_gap", "best_dense", "bridge", "feedback", "hop"})
+_HAS_SCALE = frozenset({"dense", "dense_gap", "best_dense", "bridge", "feedback", "hop", "answerable"})
 COLUMNS = MappingProxyType[Space, tuple[str, ...]](
     {
         "full": SIGNALS,

@@ -33,6 +33,8 @@ class Measured:
     """[n]"""
     tokens: NDArray[np.float64]
     """[n] the encoder's tokens of each chunk, as a share of the request's."""
+    sizes: NDArray[np.float64]
+    """[n] characters of each chunk."""
     full: Signals
     vectors: Signals
     """As they are where only a vector a chunk is known."""
@@ -70,6 +72,7 @@ def _measured(variation: Variation, encodings: Mapping[str, Encoding]) -> Measur
         source=variation.source,
         relevant=np.array([document.is_relevant for document in variation.documents]),
         tokens=sizes / sizes.sum(),
+        sizes=np.array([len(text_of(document)) for document in documents], float),
         full=measure(asked, documents, chunks, graph),
         vectors=measure(asked, documents, [chunk.without_tokens() for chunk in chunks], graph),
     )

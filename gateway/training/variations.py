@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from gateway.lab.labelled import LabelledDocument, LabelledRequest
+from gateway.training.snippets import cut
 
 Kind: TypeAlias = Literal[
     "as_sent",
@@ -18,6 +19,7 @@ Kind: TypeAlias = Literal[
     "few",  # three to eight chunks
     "few_untitled",
     "padded",  # other requests' chunks added, up to a hundred
+    "snippets",  # one to three sentences each, and several that say the same
     "foreign",  # another request's question: nothing is relevant
 ]
 WEIGHTS = MappingProxyType[Kind, float](
@@ -28,6 +30,7 @@ WEIGHTS = MappingProxyType[Kind, float](
         "few": 0.5,
         "few_untitled": 0.5,
         "padded": 1.0,
+        "snippets": 1.0,
         "foreign": 0.3,
     }
 )
@@ -76,6 +79,7 @@ def _shapes(
     )
     yield "few", _few(documents, rng)
     yield "few_untitled", [_untitled(document) for document in _few(documents, rng)]
+    yield "snippets", cut(requests[index], rng)
     if index % _PAD_EVERY == 0:
         yield "padded", _padded(index, requests, rng)
 

@@ -1,16 +1,37 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import pytest
 
 from gateway.context.render import arrange, render_document
 from gateway.context.report import Document
-from gateway.context.select import meet, within_budget
+from gateway.context.select import meet, needed_probability, within_budget
 
 
 def test_what_meets_the_threshold_stays_and_never_fewer_than_one() -> None:
     probability = np.array([0.2, 0.7, 0.5])
     assert meet(probability, 0.5).tolist() == [False, True, True]
     assert meet(probability, 0.9).tolist() == [False, True, False]
+
+
+def test_a_chunk_has_to_be_worth_its_size() -> None:
+    probability, sizes = np.array([0.9, 0.6, 0.5, 0.1]), np.array([100.0, 100.0, 200.0, 0.0])
+    # Expected relevant 2.1, sqrt(4) = 2: at a price of .1 a whole request of text needs .42.
+    needed = needed_probability(probability, sizes, 0.1)
+    assert needed == pytest.approx([0.105, 0.105, 0.21, 0.0])
+    assert needed_probability(probability, sizes, 0.2) == pytest.approx(2 * needed)
+
+
+def test_what_is_likelier_relevant_than_not_stays_however_long_it_is() -> None:
+    needed = needed_probability(np.array([0.9, 0.8, 0.7, 0.6]), np.array([1.0, 1.0, 1.0, 1000.0]), 1.0)
+    assert needed[3] == 0.5
+
+
+def test_where_hardly_anything_is_expected_one_relevant_chunk_is_assumed() -> None:
+    needed = needed_probability(np.array([0.01, 0.02]), np.array([50.0, 50.0]), 0.1)
+    assert needed == pytest.approx([0.1 * math.sqrt(2) / 2] * 2)
 
 
 def test_the_budget_is_filled_past_what_does_not_fit() -> None:

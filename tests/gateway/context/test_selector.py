@@ -44,17 +44,23 @@ def test_without_links_a_chunk_is_judged_by_what_it_says_itself() -> None:
     assert stump("dense").probability_without_links(alone) == stump("dense").probability(alone)
 
 
-def test_a_setting_is_a_threshold_and_a_number_is_itself() -> None:
+def test_a_setting_asks_for_what_a_chunk_costs_and_a_number_for_itself() -> None:
     scorer = stump("dense")
-    assert [scorer.threshold("balanced"), scorer.threshold("safe"), scorer.threshold(0.4)] == [0.1, 0.05, 0.4]
-    assert scorer.threshold(0) == 0
+    probability, sizes = np.array([0.9, 0.3]), np.array([300.0, 100.0])
+    # Expected relevant 1.2; sqrt(2) * (3/4, 1/4) of the size.
+    expected = [0.1 * 1.2 * math.sqrt(2) * 0.75, 0.1 * 1.2 * math.sqrt(2) * 0.25]
+    assert scorer.needed("balanced", probability, sizes) == pytest.approx(expected)
+    assert scorer.needed("safe", probability, sizes) == pytest.approx(np.array(expected) / 2)
+    assert scorer.needed(0.4, probability, sizes).tolist() == [0.4, 0.4]
+    assert scorer.needed(0, probability, sizes).tolist() == [0.0, 0.0]
 
 
 def test_the_package_brings_a_selector_for_every_space_and_its_card() -> None:
     selector = Selector.load()
     assert set(selector.scorers) == set(get_args(Space))
     for scorer in selector.scorers.values():
-        assert 0.0 < scorer.settings["safe"] < scorer.settings["balanced"] < scorer.about < 1.0
+        assert 0.0 < scorer.prices["safe"] < scorer.prices["balanced"] < 1.0
+        assert 0.1 < scorer.about < 0.9
         assert LINK_SIGNALS & set(scorer.signals)
     assert {"late", "sentence"} <= set(selector.scorers["full"].signals)
     assert not {"late", "sentence"} & set(selector.scorers["vectors"].signals)
@@ -68,12 +74,12 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     selector = Selector.load()
     selector.save(tmp_path / "copy.safetensors")
     copy = Selector.load(tmp_path / "copy.safetensors")
-    assert copy.version == selector.version
+    assert copy.version == selector.version == Selector.of(copy.scorers).version
     rng = np.random.default_rng(3)
     drawn = Signals(*rng.normal(size=(len(SIGNALS), 50)))
     for space, scorer in selector.scorers.items():
         assert copy.scorers[space].probability(drawn).tolist() == scorer.probability(drawn).tolist()
-        assert copy.scorers[space].settings == scorer.settings
+        assert copy.scorers[space].prices == scorer.prices
 
 
 def test_the_artefact_is_small() -> None:

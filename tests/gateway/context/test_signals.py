@@ -12,7 +12,7 @@ from gateway.context.asked import ask
 from gateway.context.encoding import Encoding, unit
 from gateway.context.links import build_graph
 from gateway.context.report import Document
-from gateway.context.signals import is_title_named, measure, z
+from gateway.context.signals import measure, named_titles, z
 
 
 def encoding(rng: np.random.Generator, ids: list[int], dimension: int = 8) -> Encoding:
@@ -28,9 +28,24 @@ def test_standard_scores_of_equal_values_are_zero() -> None:
 
 
 def test_a_title_counts_as_named_where_the_question_has_it_whole() -> None:
-    assert is_title_named("Mercury (planet)", "How hot is Mercury by day?") is True
-    assert is_title_named("Mercury and Venus", "How hot is Mercury by day?") is False
-    assert is_title_named("It", "How hot is it?") is False
+    titles = ["Mercury (planet)", "Mercury and Venus", "It"]
+    assert named_titles(titles, "How hot is Mercury by day, and is it like that at night?").tolist() == [
+        1,
+        0,
+        0,
+    ]
+
+
+def test_a_title_inside_a_longer_one_is_not_meant() -> None:
+    titles = ["On Fire", "Comets on Fire", "Fire"]
+    assert named_titles(titles, "Where are Comets on Fire from?").tolist() == [0, 1, 0]
+    assert named_titles(titles, "Is On Fire by Comets on Fire?").tolist() == [1, 1, 0]
+
+
+def test_of_namesakes_the_one_is_meant_whose_brackets_are_given() -> None:
+    titles = ["Alder (poet)", "Alder (tree)", "Alder"]
+    assert named_titles(titles, "When was Alder (poet) born?").tolist() == [1, 0.5, 0.5]
+    assert named_titles(titles, "When was Alder born?").tolist() == [1, 1, 1]
 
 
 def test_the_strongest_chunk_leads_and_pulls_what_hangs_on_it() -> None:

@@ -12,7 +12,7 @@ from gateway.training.choosing import (
     Kept,
     by_set,
     choose_about,
-    choose_threshold,
+    choose_price,
     reliability,
     share_themeless,
 )
@@ -27,40 +27,44 @@ def judged(
 ) -> Judged:
     n = len(probability)
     marked = np.isin(np.arange(n), relevant)
-    example = Measured(kind, name, 0, marked, np.full(n, 1 / n), NONE, NONE)
+    example = Measured(kind, name, 0, marked, np.full(n, 1 / n), np.full(n, 10.0), NONE, NONE)
     return Judged(example, np.array(probability), np.array(probability))
 
 
+# Four chunks of one size: each needs half the price times the expected relevant, 1.65 of A and 1.22 of B.
 A = judged([0.9, 0.5, 0.2, 0.05], [0, 2])
 B = judged([0.8, 0.1, 0.3, 0.02], [0, 1])
+A_WHOLE = 0.2 / (1.65 / 2)
+B_WHOLE = 0.1 / (1.22 / 2)
+"""The highest price at which all that is relevant stays."""
 
 
-def test_what_a_threshold_keeps_is_averaged_over_requests() -> None:
-    # At .25: A keeps 0 and 1 (recall 1/2), B keeps 0 and 2 (recall 1/2). At .1: 3 of 4 each, all of it.
-    assert by_set([A, B], 0.25) == {"mine": Kept(0.5, 0.0, 0.5, 2)}
-    assert by_set([A, B], 0.1) == {"mine": Kept(1.0, 1.0, 0.75, 2)}
+def test_what_a_price_keeps_is_averaged_over_requests() -> None:
+    # At .3 A needs .25 and B .18: two of four each, and one of the two relevant. At .12 it is .099 and .073.
+    assert by_set([A, B], 0.3) == {"mine": Kept(0.5, 0.0, 0.5, 2)}
+    assert by_set([A, B], 0.12) == {"mine": Kept(1.0, 1.0, 0.75, 2)}
 
 
-def test_one_chunk_is_kept_where_nothing_meets_the_threshold() -> None:
-    assert by_set([A], 0.95) == {"mine": Kept(0.5, 0.0, 0.25, 1)}
+def test_one_chunk_is_kept_where_none_is_worth_its_price() -> None:
+    assert by_set([judged([0.3, 0.1], [1])], 2.0) == {"mine": Kept(0.0, 0.0, 0.5, 1)}
 
 
-def test_the_threshold_is_the_highest_that_keeps_enough() -> None:
-    # .1 keeps everything; between .1 and .2 B loses one of two, so the mean is .75.
-    assert choose_threshold([A, B], 0.76) == pytest.approx(0.1, rel=0.02)
-    assert choose_threshold([A, B], 0.76) <= 0.1
-    assert choose_threshold([A, B], 0.75) == pytest.approx(0.2, rel=0.02)
-    assert choose_threshold([judged([0.9, 0.0], [1])], 0.99) == pytest.approx(0.001, rel=0.02)
+def test_the_price_is_the_highest_that_keeps_enough() -> None:
+    assert choose_price([A, B], 0.76) == pytest.approx(B_WHOLE, rel=0.02)
+    assert choose_price([A, B], 0.76) <= B_WHOLE
+    assert choose_price([A, B], 0.75) == pytest.approx(A_WHOLE, rel=0.02)
+    assert choose_price([judged([0.9, 0.0], [1])], 0.99) == pytest.approx(0.004)
 
 
 def test_sets_count_alike_whatever_their_size() -> None:
     other = judged([0.9, 0.4], [0], name="other")
-    # At .3 the one of "other" is whole and each of "mine" half: .75 over sets, though .67 over requests.
-    assert choose_threshold([A, B, other], 0.74) > 0.3
+    # At any price the one of "other" is whole and those of "mine" half: .75 over sets, .67 over requests.
+    assert choose_price([A, B, other], 0.74) == pytest.approx(2.0)
 
 
-def test_only_requests_as_sent_choose_the_threshold() -> None:
-    assert choose_threshold([A, B, judged([0.002], [0], kind="untitled")], 0.75) > 0.1
+def test_only_requests_as_sent_choose_the_price() -> None:
+    hopeless = judged([0.9, 0.0], [1], kind="untitled")
+    assert choose_price([A, B, hopeless], 0.75) == choose_price([A, B], 0.75)
 
 
 def test_nearly_every_answerable_request_has_a_theme() -> None:

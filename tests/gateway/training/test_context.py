@@ -65,7 +65,7 @@ def test_what_was_trained_is_read_and_prefers_what_it_was_shown_as_relevant(trai
     scorer = Selector.load(trained / "mine.safetensors").scorers["full"]
     low, high = (Signals(*(np.array([value]) for _ in SIGNALS)) for value in (0.0, 1.0))
     assert scorer.probability(high)[0] != scorer.probability(low)[0]
-    assert 0.0 < scorer.settings["safe"] <= scorer.settings["balanced"] < 1.0
+    assert 0.0 < scorer.prices["safe"] <= scorer.prices["balanced"] <= 2.0
 
 
 def test_the_card_tells_where_it_comes_from(trained: Path) -> None:

@@ -12,7 +12,7 @@ from gateway.training import fitting
 from gateway.training.fitting import COLUMNS, Recipe, fit, out_of_fold, out_of_set
 from gateway.training.measuring import Measured
 
-QUICK = Recipe(rounds=25, num_folds=2)
+QUICK = Recipe(rounds=25, num_folds=2, smallest_leaf=10)
 
 
 def example(rng: np.random.Generator, source: int, name: str = "mine", n: int = 12) -> Measured:
@@ -20,7 +20,7 @@ def example(rng: np.random.Generator, source: int, name: str = "mine", n: int = 
     columns = {signal: rng.normal(size=n) for signal in SIGNALS}
     signals = Signals(**columns)
     relevant = columns["late"] + columns["pull"] > 1.5
-    return Measured("as_sent", name, source, relevant, np.full(n, 1 / n), signals, signals)
+    return Measured("as_sent", name, source, relevant, np.full(n, 1 / n), np.ones(n), signals, signals)
 
 
 def examples(num: int = 60, names: tuple[str, ...] = ("mine",)) -> list[Measured]:
@@ -86,6 +86,6 @@ def test_a_set_is_judged_by_trees_that_never_saw_it(monkeypatch: pytest.MonkeyPa
 def test_nothing_can_be_learned_where_nothing_is_relevant() -> None:
     rng = np.random.default_rng(0)
     signals = Signals(*rng.normal(size=(len(SIGNALS), 4)))
-    bare = Measured("as_sent", "mine", 0, np.zeros(4, bool), np.full(4, 0.25), signals, signals)
+    bare = Measured("as_sent", "mine", 0, np.zeros(4, bool), np.full(4, 0.25), np.ones(4), signals, signals)
     with pytest.raises(CommandError, match="some documents must be relevant and some not"):
         fit([bare], "full", QUICK)

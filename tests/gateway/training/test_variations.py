@@ -30,7 +30,7 @@ def test_every_request_comes_in_every_shape_and_every_other_one_padded() -> None
     counts = Counter(each.kind for each in drawn)
     assert counts.pop("padded") == 6
     assert set(counts.values()) == {12}
-    assert set(counts) == {"as_sent", "untitled", "half_titled", "few", "few_untitled", "foreign"}
+    assert set(counts) == {"as_sent", "untitled", "half_titled", "few", "few_untitled", "snippets", "foreign"}
 
 
 def test_the_same_seed_draws_the_same() -> None:
