@@ -19,6 +19,7 @@ from gateway.context.embed import Encoder, EncoderSettings
 from gateway.context.encoders import Encoders
 from gateway.context.pruner import Pruner
 from gateway.context.remote import RemoteSettings
+from gateway.context.selector import Selector
 from gateway.context.shared_cache import SharedCache, SharedSettings
 from gateway.errors import ConfigError, EncoderError
 from gateway.flow.bucket import TaskEntropies
@@ -75,12 +76,14 @@ def create_app(settings: GatewaySettings) -> FastAPI:
 
 
 def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
-    """Build the parts. Raises ConfigError where there is no usable configuration."""
+    """Build the parts. Raises ConfigError where configuration or selector cannot be used."""
     redis = open_redis(settings)
     return Deps(
         settings=settings,
         config=ConfigStore.open(settings.config_dir),
-        pruner=Pruner(_encoders(settings, redis, metrics), settings.encoder_timeout_s),
+        pruner=Pruner(
+            _encoders(settings, redis, metrics), settings.encoder_timeout_s, Selector.load(settings.selector)
+        ),
         pool=Pool.open(settings, time.monotonic),
         entropies=TaskEntropies(redis, settings.entropy_weight),
         recorder=Recorder(redis, settings, metrics),

@@ -150,13 +150,16 @@ def eval_context(
     json: Annotated[Path | None, typer.Option(help="Also write the figures to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Also write recall against tokens as PNG.")] = None,
     conflicts: Annotated[Path | None, typer.Option(help="Pairs of texts, contradicting or not.")] = None,
+    selector: Annotated[
+        Path | None, typer.Option(help="Another than the package's: gravity train context.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
 ) -> None:
     """Measure context pruning against what one would use instead: recall, tokens, cost."""
     from gateway.evaluation.context import ContextOptions, run_eval_context
 
     files = (*data, *(more_data or ()))
-    raise typer.Exit(run_eval_context(ContextOptions(files, json, plot, conflicts, seed)))
+    raise typer.Exit(run_eval_context(ContextOptions(files, json, plot, conflicts, selector, seed)))
 
 
 @eval_app.command("answers")

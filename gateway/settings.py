@@ -100,6 +100,9 @@ class GatewaySettings(BaseSettings):
     encoder_remote_model: Annotated[str, Field(min_length=1)] = "default"
     """What ``encoder_url`` calls its model. Give another model another name: encodings are kept by it."""
 
+    selector: Path | None = None
+    """What ``gravity train context`` wrote; unset, what comes with the package."""
+
     ping_interval_s: Seconds = 15.0
     drain_s: Annotated[float, Field(ge=0.0, le=3_600.0)] = 30.0
     """How long open answers may go on after SIGTERM."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from gateway.context import verdicts
 from gateway.context.centres import find_centres
 from gateway.context.conflicts import find_conflicts
 from gateway.context.encoders import EncoderChoice
-from gateway.context.judge import Judgement, Sorting
+from gateway.context.judge import NOTHING_SORTED, Judgement, Sorting
 from gateway.context.report import Centre, Conflict, Document, PruneReport, Verdict
 from gateway.context.selector import Keep
 from gateway.context.themes import theme_words
@@ -68,6 +68,16 @@ def unpruned_report(
         are_tokens_estimated=are_estimated,
         note=note,
     )
+
+
+def fallback_report(
+    documents: Sequence[Document], options: PruneOptions, counts: TokenCounts, why: str
+) -> PruneReport:
+    """Keep what fits the budget, in the order sent, where nothing could be judged because of ``why``."""
+    report = unpruned_report(documents, counts, why, note=why)
+    decided = verdicts.budgeted(report.verdicts, NOTHING_SORTED, options.token_budget)
+    kept_tokens = sum(verdict.num_tokens for verdict in decided if verdict.is_kept)
+    return replace(report, verdicts=tuple(decided), tokens_after=kept_tokens)
 
 
 def pruned_report(

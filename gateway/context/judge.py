@@ -32,6 +32,9 @@ class Sorting:
     judged: tuple[int, ...]
 
 
+NOTHING_SORTED = Sorting(frozenset(), {}, frozenset(), ())
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The judged documents, n of them, in the order of ``sorting.judged``."""

@@ -16,6 +16,7 @@ from gateway.context.decide import (
     PruneQuery,
     TokenCounts,
     Weighed,
+    fallback_report,
     pruned_report,
     unpruned_report,
 )
@@ -51,11 +52,17 @@ class Pruner:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pruner", initializer=_compute_alone)
 
     @classmethod
-    def open(cls, settings: EncoderSettings | None = None, *, timeout_s: float = 20.0) -> Pruner:
+    def open(
+        cls,
+        settings: EncoderSettings | None = None,
+        *,
+        timeout_s: float = 20.0,
+        selector: Selector | None = None,
+    ) -> Pruner:
         """Return a pruner whose encoder has begun to load; a request waits for encodings ``timeout_s``."""
         encoder = Encoder(settings or EncoderSettings())
         encoder.start()
-        return cls(encoder, timeout_s)
+        return cls(encoder, timeout_s, selector)
 
     async def warm(self) -> None:
         """Make the encoders ready now. Raises EncoderError."""
@@ -82,8 +89,7 @@ class Pruner:
             weighing = group.create_task(self._weigh_in_time(query, options.encoder))
         counts, weighed = counting.result(), weighing.result()
         if isinstance(weighed, str):
-            why = f"Not pruned: {weighed}."
-            return unpruned_report(query.documents, counts, why, note=why)
+            return fallback_report(query.documents, options, counts, f"Not pruned: {weighed}.")
         return await self._on_thread(pruned_report, query, options, weighed, counts)
 
     async def rank(self, query: PruneQuery) -> tuple[Ranked, ...]:
@@ -145,9 +151,11 @@ class Pruner:
 def _compute_alone() -> None:
     """Let the calling thread's matrices be multiplied by itself: they are small, and waiting threads spin."""
     import torch
+    from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
+    threadpool_limits(1, user_api="blas")  # numpy's; of the whole process
 
 
 async def _count(

@@ -11,7 +11,8 @@ import orjson
 from rich.console import Console
 
 from gateway.context.embed import EncoderSettings
-from gateway.errors import CommandError
+from gateway.context.selector import Selector
+from gateway.errors import CommandError, ConfigError
 from gateway.evaluation.conflict_recall import measure_conflicts, read_pairs
 from gateway.evaluation.evaluate import OVERALL, evaluate_context
 from gateway.evaluation.plot import check_plot, plot_context
@@ -30,6 +31,8 @@ class ContextOptions:
     plot_file: Path | None = None
     conflicts_file: Path | None = None
     """Pairs of texts to measure the conflict detector with."""
+    selector_file: Path | None = None
+    """What ``gravity train context`` wrote; without it, what comes with the package."""
     seed: int = 0
 
 
@@ -38,7 +41,9 @@ def run_eval_context(options: ContextOptions) -> int:
     requests = read_labelled(options.data)
     pairs = read_pairs(options.conflicts_file) if options.conflicts_file is not None else None
     _check(options, requests)
-    evaluation = asyncio.run(until_signal(evaluate_context(requests, EncoderSettings(), options.seed)))
+    selector = _selector(options.selector_file)
+    evaluating = evaluate_context(requests, EncoderSettings(), selector, options.seed)
+    evaluation = asyncio.run(until_signal(evaluating))
     conflicts = measure_conflicts(pairs, requests, options.seed) if pairs is not None else None
     console = Console(highlight=False, width=_COLUMNS)
     print_evaluation(console, evaluation)
@@ -53,6 +58,13 @@ def run_eval_context(options: ContextOptions) -> int:
     except OSError as error:
         raise CommandError(f"{error.filename} cannot be written: {error.strerror}") from error
     return 0
+
+
+def _selector(file: Path | None) -> Selector:
+    try:
+        return Selector.load(file)
+    except ConfigError as error:
+        raise CommandError(f"{error.file}: {error}") from error
 
 
 def _check(options: ContextOptions, requests: Sequence[LabelledRequest]) -> None:

@@ -14,6 +14,7 @@ from gateway.context.decide import PruneOptions, PruneQuery, TokenCounts
 from gateway.context.embed import EncoderSettings
 from gateway.context.pruner import Pruner
 from gateway.context.report import Document
+from gateway.context.selector import Selector
 from gateway.evaluation.subject import as_sent, check_pruned
 from gateway.lab.labelled import LabelledRequest
 
@@ -53,12 +54,12 @@ class _Run:
 
 
 async def measure_costs(
-    requests: Sequence[LabelledRequest], settings: EncoderSettings
+    requests: Sequence[LabelledRequest], settings: EncoderSettings, selector: Selector
 ) -> dict[int, PruneCost]:
     """Time requests of ``SIZES`` chunks, all kinds of run in turn, so that a busy machine slows all alike."""
     queries = {size: request_of(requests, size) for size in SIZES}
-    forgetful = Pruner.open(replace(settings, cache_bytes=0), timeout_s=_ENCODE_S)
-    remembering = Pruner.open(settings, timeout_s=_ENCODE_S)
+    forgetful = Pruner.open(replace(settings, cache_bytes=0), timeout_s=_ENCODE_S, selector=selector)
+    remembering = Pruner.open(settings, timeout_s=_ENCODE_S, selector=selector)
     runs: dict[int, list[tuple[_Run, _Run]]] = {size: [] for size in SIZES}
     try:
         for _ in range(1 + ROUNDS):

@@ -10,6 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from gateway.context.embed import EncoderSettings
+from gateway.context.selector import Selector
 from gateway.errors import CommandError, ConfigError, EncoderError
 from gateway.evaluation.calibration import Calibration, calibrate
 from gateway.evaluation.comparison import Group, summarize
@@ -35,6 +36,8 @@ class ContextEvaluation:
     descriptions: Mapping[str, str]
     """Method to what it is."""
     encoder: EncoderSettings
+    selector: str
+    """Version."""
     seed: int
 
     @property
@@ -44,15 +47,15 @@ class ContextEvaluation:
 
 
 async def evaluate_context(
-    requests: Sequence[LabelledRequest], settings: EncoderSettings, seed: int
+    requests: Sequence[LabelledRequest], settings: EncoderSettings, selector: Selector, seed: int
 ) -> ContextEvaluation:
     """Run everything on ``requests``, at least one. Raises CommandError."""
     others = incumbents()
     try:
-        with open_bench(settings, others) as bench:
+        with open_bench(settings, selector, others) as bench:
             await bench.warm()
             subjects = [await bench.try_all(request) for request in tqdm(requests, "pruning", unit="request")]
-        costs = await measure_costs(requests, settings)
+        costs = await measure_costs(requests, settings, selector)
     except (ConfigError, EncoderError) as error:
         raise CommandError(str(error)) from error
     names = dict.fromkeys(subject.set for subject in subjects)
@@ -66,6 +69,7 @@ async def evaluate_context(
         costs=MappingProxyType(costs),
         descriptions={**ours, **{name: other.description for name, other in others.items()}},
         encoder=settings,
+        selector=selector.version,
         seed=seed,
     )
 

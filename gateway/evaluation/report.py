@@ -25,6 +25,7 @@ def as_json(evaluation: ContextEvaluation, conflicts: ConflictRecall | None) -> 
         "calibration": asdict(evaluation.calibration) if evaluation.calibration else None,
         "cost": {str(size): asdict(cost) for size, cost in evaluation.costs.items()},
         "conflicts": asdict(conflicts) if conflicts else None,
+        "selector": evaluation.selector,
         "encoder": {**asdict(evaluation.encoder), "tokens": "of title and text, by the encoder's tokenizer"},
         "methods": dict(evaluation.descriptions),
         "requests": {name: group.num_requests for name, group in evaluation.groups.items()},

@@ -15,6 +15,7 @@ from gateway.context.decide import PruneOptions, PruneQuery, TokenCounts
 from gateway.context.embed import EncoderSettings
 from gateway.context.pruner import Pruner
 from gateway.context.report import Document, PruneReport
+from gateway.context.selector import Selector
 from gateway.errors import CommandError
 from gateway.evaluation.incumbents import Incumbent, Retrieved
 from gateway.evaluation.measures import Labels, Mask, Measures, full_text, label, measure
@@ -91,9 +92,11 @@ class Bench:
 
 
 @contextmanager
-def open_bench(settings: EncoderSettings, others: Mapping[str, Incumbent]) -> Iterator[Bench]:
+def open_bench(
+    settings: EncoderSettings, selector: Selector, others: Mapping[str, Incumbent]
+) -> Iterator[Bench]:
     """Lend a bench whose encoder has begun to load."""
-    pruner = Pruner.open(settings, timeout_s=_ENCODE_S)
+    pruner = Pruner.open(settings, timeout_s=_ENCODE_S, selector=selector)
     try:
         yield Bench(pruner, others)
     finally:

@@ -27,7 +27,6 @@ class TrainOptions:
     data: tuple[Path, ...]
     out: Path
     recipe: Recipe = Recipe()
-    encoder: str = BUNDLED_ENCODER
 
 
 def run_train_context(options: TrainOptions) -> int:
@@ -40,7 +39,7 @@ def run_train_context(options: TrainOptions) -> int:
     if not options.out.parent.is_dir():
         raise CommandError(f"{options.out.parent} is no folder")
     drawn = list(variations(requests, options.recipe.seed))
-    model = EncoderModel(options.encoder, "fp32", 1)
+    model = EncoderModel(BUNDLED_ENCODER, "fp32", 1)
     examples = measure_all(drawn, encode_texts(model, drawn))
     spaces: tuple[Space, ...] = get_args(Space)
     judged = {space: out_of_fold(examples, space, options.recipe) for space in spaces}
@@ -68,7 +67,7 @@ def _provenance(options: TrainOptions, requests: Sequence[LabelledRequest]) -> P
     return Provenance(
         files=[(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in options.data],
         num_requests=Counter(request.set for request in requests),
-        encoder=options.encoder,
+        encoder=BUNDLED_ENCODER,
         recipe=options.recipe,
         libraries=_libraries(),
     )

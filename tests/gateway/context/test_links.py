@@ -74,7 +74,7 @@ def test_a_link_is_explained_by_its_title_or_its_names() -> None:
     documents = [
         Document("a", "It was built by the Orrin Yard.", "Sea Thrift"),
         Document("b", "A shipyard.", "Orrin Yard"),
-        Document("c", "Ask Tamsin Vole."),
+        Document("c", "They asked Tamsin Vole."),
         Document("d", "Tamsin Vole knows."),
     ]
     graph = build_graph(documents)

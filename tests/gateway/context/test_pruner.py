@@ -125,7 +125,8 @@ async def test_a_question_of_any_length_is_judged_by_its_beginning_and_end(
 ) -> None:
     padding = "Please read all of this with care before you say anything at all. " * 500
     report = await prune(padding + question, observatory)
-    assert "point" in kept(report)
+    assert kept(report)
+    assert set(kept(report)) <= {"point", "reflector"}
 
 
 async def test_tokens_are_counted_as_the_document_stands_in_the_prompt(
@@ -142,3 +143,17 @@ async def test_tokens_are_counted_as_the_document_stands_in_the_prompt(
     assert counted == [f"<{document.id}> {document.text}\n\n" for document in observatory[:2]]
     assert report.tokens_before == 2
     assert report.are_tokens_estimated is True
+
+
+async def test_where_nothing_can_be_judged_the_budget_holds_all_the_same(
+    observatory: tuple[Document, ...],
+) -> None:
+    broken = Pruner.open(EncoderSettings(model="/no/such/encoder"))
+    options = PruneOptions("balanced", token_budget=20)
+    report = await broken.prune(PruneQuery("Anything?", observatory), options, count_words)
+    broken.close()
+    kept = [verdict for verdict in report.verdicts if verdict.is_kept]
+    assert report.note.startswith("Not pruned: ")
+    assert report.tokens_after == sum(verdict.num_tokens for verdict in kept) <= 20
+    assert kept[0].document_id == observatory[0].id
+    assert {verdict.reason for verdict in report.verdicts} == {"unpruned", "over_budget"}
