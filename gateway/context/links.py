@@ -16,12 +16,14 @@ _DISAMBIGUATION = re.compile(r"\s*\([^)]*\)")
 _CAPITALISED = r"[^\W\d_a-z][\w'’.-]*"
 _BETWEEN = r"(?:(?:of|the|de|du|la|von|van|and|in|on|for|to|a) ){0,2}"
 _SUBJECT = re.compile(rf"(?:The |An? )?({_CAPITALISED}(?:,? {_BETWEEN}{_CAPITALISED}){{0,7}})")
+_OPENING_CHARS = 200
 _MIN_TITLE_LETTERS = 4
 _SHARED_WEIGHT = 0.15
 _MAX_EDGE = 1.5
 _MAX_SHARED = 6.0
 _SHARPNESS = 1.5
-_STEP_GAIN = 1.2
+STEP_GAIN = 1.2
+"""What a link to the strongest chunk adds to a chunk's own strength, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def reach(graph: LinkGraph, strength: NDArray[np.float64]) -> NDArray[np.float64
     """
     edges = graph.edges
     one_step = (edges * closeness(strength)).max(axis=1)
-    two_steps: NDArray[np.float64] = (edges * closeness(strength + _STEP_GAIN * one_step)).max(axis=1)
+    two_steps: NDArray[np.float64] = (edges * closeness(strength + STEP_GAIN * one_step)).max(axis=1)
     return two_steps
 
 
@@ -178,5 +180,5 @@ def _lowered(document: Document) -> str:
 
 def _opening_name(text: str) -> str:
     """Return the capitalised words that ``text`` opens with, an article left out."""
-    found = _SUBJECT.match(text.lstrip())
+    found = _SUBJECT.match(text.lstrip()[:_OPENING_CHARS])
     return found[1].rstrip(".,;'’-") if found else ""

@@ -12,9 +12,18 @@ from gateway.context.asked import Asked
 from gateway.context.candidates import Candidates, find_candidates
 from gateway.context.encoding import Encoding, unit
 from gateway.context.given import text_of
-from gateway.context.late import match_tokens
-from gateway.context.lexical import match_terms
-from gateway.context.links import LinkGraph, bare_title, closeness, is_named, longer_names, pull_of, reach
+from gateway.context.late import TokenMatches, match_tokens
+from gateway.context.lexical import TermMatches, match_terms
+from gateway.context.links import (
+    STEP_GAIN,
+    LinkGraph,
+    bare_title,
+    closeness,
+    is_named,
+    longer_names,
+    pull_of,
+    reach,
+)
 from gateway.context.report import Document
 from gateway.context.words import content_words
 
@@ -108,66 +117,68 @@ class Signals:
 SIGNALS = tuple(field.name for field in fields(Signals))
 
 
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What the question itself says for each chunk, before any chunk says anything for another."""
+
+    dense: Column
+    sentence: Column
+    tokens: TokenMatches
+    late: Column
+    terms: TermMatches
+    bm25: Column
+    title_named: Column
+
+    def evidence(self) -> Column:
+        """Return [n] all of it in one number of standard deviation 1; it seeds the link graph."""
+        likeness = z(self.dense) + 0.5 * z(self.sentence) + z(self.late) + 0.7 * z(self.bm25)
+        total: Column = likeness + self.title_named
+        return total / (total.std() or 1.0)
+
+
 def measure(
     asked: Asked, documents: Sequence[Document], encodings: Sequence[Encoding], graph: LinkGraph
 ) -> Signals:
     """Return the signals of ``documents``, which are at least one; ``graph`` holds the links between them."""
     n = len(documents)
     question = asked.encoding.vector
-    dense = np.array([float((encoding.parts @ question).max()) for encoding in encodings])
-    sentence = np.array([float((encoding.sentences @ question).max()) for encoding in encodings])
-    tokens = match_tokens(asked, encodings)
-    late = tokens.similarity()
-    terms = match_terms(asked.terms, [f"{document.title} {document.text}" for document in documents])
-    bm25 = terms.bm25()
-    title_named = named_titles([document.title for document in documents], asked.text)
-    num_named = len(
-        {
-            bare_title(document.title)
-            for document, is_one in zip(documents, title_named, strict=True)
-            if is_one
-        }
-    )
-    evidence = z(dense) + 0.5 * z(sentence) + z(late) + 0.7 * z(bm25) + title_named
-    evidence /= evidence.std() or 1.0
+    vectors = np.stack([encoding.vector for encoding in encodings])
+    own = _own(asked, documents, encodings)
+    dense, late, title_named = own.dense, own.late, own.title_named
+    evidence = own.evidence()
     best = int(evidence.argmax())
     lead = closeness(evidence)
     pull = reach(graph, evidence)
-    candidates = find_candidates(asked.text, [text_of(document) for document in documents])
     strong = pull_of(graph, lead)
-    vectors = np.stack([encoding.vector for encoding in encodings])
-    order = np.argsort(-evidence, kind="stable")
-    rank = np.empty(n)
-    rank[order] = np.arange(1, n + 1)
-    likeness = late if late.any() else dense
+    candidates = find_candidates(asked.text, [text_of(document) for document in documents])
     return Signals(
         dense=dense,
-        sentence=sentence,
+        sentence=own.sentence,
         late=late,
-        bm25=bm25 / (bm25.max() or 1.0),
+        bm25=own.bm25 / (own.bm25.max() or 1.0),
         dense_z=z(dense),
-        sentence_z=z(sentence),
+        sentence_z=z(own.sentence),
         late_z=z(late),
-        bm25_z=z(bm25),
-        coverage=terms.coverage(),
+        bm25_z=z(own.bm25),
+        coverage=own.terms.coverage(),
         title_named=title_named,
-        num_named=np.full(n, np.log1p(num_named)),
+        num_named=np.full(n, np.log1p(_num_named(documents, title_named))),
         title_terms=np.array([title_overlap(document.title, asked) for document in documents]),
         evidence=evidence,
         lead=lead,
         gap=evidence.max() - evidence,
         dense_gap=dense.max() - dense,
         late_gap=late.max() - late,
-        rank=np.log(rank),
-        term_gain=terms.beyond(best),
-        late_gain=tokens.beyond(best),
-        bridge=_bridge(pull, lead, likeness, float(dense.max())),
+        rank=np.log(_places(evidence)),
+        term_gain=own.terms.beyond(best),
+        late_gain=own.tokens.beyond(best),
+        bridge=_bridge(pull, lead, late if late.any() else dense, float(dense.max())),
         pull=pull,
         named_by=strong.named_by,
         names=strong.names,
-        named_later=pull_of(graph, closeness(evidence + 1.2 * strong.named_by)).named_by,
+        named_later=pull_of(graph, closeness(evidence + STEP_GAIN * strong.named_by)).named_by,
         shared=strong.shared,
-        feedback=_feedback(vectors, lead, order),
+        feedback=_feedback(vectors, lead, evidence),
         hop=vectors @ unit(question + vectors[best]) - dense,
         answerable=_answerable(candidates, [encoding.sentences @ question for encoding in encodings]),
         agreement=candidates.agreement(lead),
@@ -175,9 +186,40 @@ def measure(
         num_chunks=np.full(n, np.log(n)),
         best_dense=np.full(n, dense.max()),
         best_late=np.full(n, late.max()),
-        length=np.log1p(terms.lengths),
+        length=np.log1p(own.terms.lengths),
         titled=np.array([float(bool(document.title.strip())) for document in documents]),
     )
+
+
+def _own(asked: Asked, documents: Sequence[Document], encodings: Sequence[Encoding]) -> _Own:
+    question = asked.encoding.vector
+    tokens = match_tokens(asked, encodings)
+    terms = match_terms(asked.terms, [f"{document.title} {document.text}" for document in documents])
+    return _Own(
+        dense=np.array([float((encoding.parts @ question).max()) for encoding in encodings]),
+        sentence=np.array([float((encoding.sentences @ question).max()) for encoding in encodings]),
+        tokens=tokens,
+        late=tokens.similarity(),
+        terms=terms,
+        bm25=terms.bm25(),
+        title_named=named_titles([document.title for document in documents], asked.text),
+    )
+
+
+def _num_named(documents: Sequence[Document], title_named: Column) -> int:
+    """Return how many titles the question names, brackets left out."""
+    return len({bare_title(documents[int(index)].title) for index in np.flatnonzero(title_named)})
+
+
+def _best_first(evidence: Column) -> NDArray[np.int64]:
+    return np.argsort(-evidence, kind="stable")
+
+
+def _places(evidence: Column) -> Column:
+    """Return [n] each chunk's place by ``evidence``, the best being 1."""
+    places = np.empty(len(evidence))
+    places[_best_first(evidence)] = np.arange(1, len(evidence) + 1)
+    return places
 
 
 def named_titles(titles: Sequence[str], question: str) -> Column:
@@ -237,10 +279,10 @@ def _answerable(candidates: Candidates, cosines: Sequence[NDArray[np.float32]]) 
     return best
 
 
-def _feedback(vectors: NDArray[np.float32], lead: Column, order: NDArray[np.int64]) -> Column:
+def _feedback(vectors: NDArray[np.float32], lead: Column, evidence: Column) -> Column:
     """Return [n] the highest cosine with one of the three strongest others, each times its closeness."""
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, 0.0)
-    strongest = order[:_FEEDBACK]
+    strongest = _best_first(evidence)[:_FEEDBACK]
     nearest: Column = (cosines[:, strongest] * lead[strongest]).max(axis=1).astype(float)
     return nearest
