@@ -25,6 +25,8 @@ class LabelledPair:
     """Where it stands in its file, from 1."""
     texts: tuple[str, str]
     is_conflict: bool
+    question: str = ""
+    """Texts of one question would come in one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,12 @@ class ConflictRecall:
     contradicting: Detection
     near_identical: Detection
     """Those contradicting pairs that share ``NEAR`` of the 3-grams of one: what the detector is for."""
+    beside_true: Detection
+    """False texts, each in a request with all true texts of its question, reported with one of them."""
+    beside_near: Detection
+    """Those of them of which a true text is near-identical."""
+    among_true: Detection
+    """Pairs of true texts of one question: false alarms."""
     agreeing: Detection
     """Pairs that the file labels as not contradicting."""
     relevant: Detection
@@ -51,6 +59,19 @@ class ConflictRecall:
     missed_lines: tuple[int, ...]
     """Of the file: contradicting pairs that are not reported."""
     alarming_requests: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """The texts of one question: the first of each contradicting pair is true, the second is not."""
+
+    true: tuple[str, ...]
+    false: tuple[str, ...]
+
+    def near_identical(self) -> _Question:
+        """Leave out the false texts that resemble no true one."""
+        near = [text for text in self.false if any(_is_near((text, other)) for other in self.true)]
+        return _Question(self.true, tuple(near))
 
 
 def read_pairs(file: Path) -> list[LabelledPair]:
@@ -69,12 +90,16 @@ def measure_conflicts(
     contradicting = [pair.line for pair in pairs if pair.is_conflict]
     agreeing = [pair.line for pair in pairs if not pair.is_conflict]
     among = [_among_relevant(request) for request in requests]
+    questions = _by_question([pair for pair in pairs if pair.is_conflict])
     return ConflictRecall(
         contradicting=_detection([(int(reported[line]), 1) for line in contradicting], seed),
         near_identical=_detection(
             [(int(reported[pair.line]), 1) for pair in pairs if pair.is_conflict and _is_near(pair.texts)],
             seed,
         ),
+        beside_true=_detection([_told_beside(question) for question in questions], seed),
+        beside_near=_detection([_told_beside(question.near_identical()) for question in questions], seed),
+        among_true=_detection([_among(question.true) for question in questions], seed),
         agreeing=_detection([(int(reported[line]), 1) for line in agreeing], seed),
         relevant=_detection(among, seed),
         missed_lines=tuple(line for line in contradicting if not reported[line]),
@@ -94,7 +119,37 @@ def _pair(line: str, file: Path, number: int) -> LabelledPair:
         raise CommandError(f"{file}:{number}: {error}") from error
     if not all(isinstance(text, str) for text in texts) or not isinstance(is_conflict, bool):
         raise CommandError(f"{file}:{number}: 'a' and 'b' must be strings, 'conflict' true or false")
-    return LabelledPair(number, texts, is_conflict)
+    return LabelledPair(number, texts, is_conflict, str(sent.get("question", "")))
+
+
+def _by_question(pairs: Sequence[LabelledPair]) -> list[_Question]:
+    """Put the pairs of one question together; a pair without one stands alone."""
+    groups: dict[str, list[LabelledPair]] = {}
+    for pair in pairs:
+        groups.setdefault(pair.question or f"line {pair.line}", []).append(pair)
+    return [
+        _Question(
+            true=tuple(dict.fromkeys(pair.texts[0] for pair in group)),
+            false=tuple(dict.fromkeys(pair.texts[1] for pair in group)),
+        )
+        for group in groups.values()
+    ]
+
+
+def _told_beside(question: _Question) -> tuple[int, int]:
+    """Return (false texts reported, false texts), each sent with all true ones."""
+    documents = [Document(str(place), text) for place, text in enumerate(question.true)]
+    reported = [
+        any(found.second == len(documents) for found in find_conflicts([*documents, Document("false", text)]))
+        for text in question.false
+    ]
+    return sum(reported), len(reported)
+
+
+def _among(texts: Sequence[str]) -> tuple[int, int]:
+    """Return (pairs reported, pairs)."""
+    reported = [_is_reported(pair) for pair in combinations(texts, 2)]
+    return sum(reported), len(reported)
 
 
 def _is_reported(texts: tuple[str, str]) -> bool:

@@ -49,11 +49,14 @@ def print_evaluation(console: Console, evaluation: ContextEvaluation) -> None:
 
 def print_conflicts(console: Console, conflicts: ConflictRecall) -> None:
     """Print what the conflict detector reports."""
-    table = _table("pairs of texts", "pairs", "reported", "share")
+    table = _table("pairs of texts", "number", "reported", "share")
     kinds = {
         "that contradict each other": conflicts.contradicting,
         "and are near-identical otherwise": conflicts.near_identical,
-        "that do not": conflicts.agreeing,
+        "false texts, each beside all true ones of its question": conflicts.beside_true,
+        "and near-identical to a true one": conflicts.beside_near,
+        "true texts of one question": conflicts.among_true,
+        "that do not contradict each other": conflicts.agreeing,
         "of relevant chunks of one request": conflicts.relevant,
     }
     for kind, found in kinds.items():

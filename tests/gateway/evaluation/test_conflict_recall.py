@@ -37,6 +37,20 @@ def test_pairs_are_counted_by_kind() -> None:
     assert found.alarming_requests == ()
 
 
+def test_a_false_text_is_sent_with_all_true_ones_of_its_question() -> None:
+    pairs = [
+        LabelledPair(1, (OTHER, LAUNCH.format(2019)), True, "When?"),  # its original is the next pair's
+        LabelledPair(
+            2, (LAUNCH.format(2017), OTHER.upper()), True, "When?"
+        ),  # a copy that contradicts nothing
+        LabelledPair(3, (LAUNCH.format(2017), LAUNCH.format(2018)), True),  # without a question it is alone
+        LabelledPair(4, (OTHER, "Nothing like it."), True, "Where?"),
+    ]
+    found = measure_conflicts(pairs, [], 0)
+    kinds = (found.beside_true, found.beside_near, found.among_true)
+    assert [(kind.num_pairs, kind.num_reported) for kind in kinds] == [(4, 2), (3, 2), (1, 0)]
+
+
 def test_relevant_documents_that_are_reported_are_false_alarms() -> None:
     told = request("r3", LAUNCH.format(2017), LAUNCH.format(2019), OTHER)
     found = measure_conflicts(PAIRS[:1], [told], 0)
@@ -49,7 +63,8 @@ def test_pairs_are_read_packed_or_plain(tmp_path: Path) -> None:
     lines = [json.dumps({"question": "?", "a": "x", "b": "y", "conflict": flag}) for flag in (True, False)]
     packed = tmp_path / "pairs.jsonl.gz"
     packed.write_bytes(gzip.compress("\n\n".join(lines).encode()))
-    assert read_pairs(packed) == [LabelledPair(1, ("x", "y"), True), LabelledPair(3, ("x", "y"), False)]
+    expected = [LabelledPair(1, ("x", "y"), True, "?"), LabelledPair(3, ("x", "y"), False, "?")]
+    assert read_pairs(packed) == expected
 
 
 @pytest.mark.parametrize(
