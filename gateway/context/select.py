@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+_LARGEST = 10.0
 MOST_NEEDED = 0.5
 """What is likelier relevant than not stays, however long it is."""
 
@@ -19,7 +20,9 @@ def needed_probability(
     Of what is expected to be relevant, sum(p) and at least 1, chunk i is the share p_i / sum(p). It stays
     where that share is at least price * sqrt(n) times its share of the size: so recall is bought where it
     costs the fewest tokens. The square root was chosen out of fold: without it many chunks keep too many.
+    A size counts up to ten times the median: beside one of 50,000 characters the others would cost nothing.
     """
+    sizes = np.minimum(sizes, _LARGEST * np.median(sizes))
     expected = max(float(probability.sum()), 1.0)
     shares = sizes / max(float(sizes.sum()), 1.0)
     needed: NDArray[np.float64] = np.minimum(price * expected * np.sqrt(len(sizes)) * shares, MOST_NEEDED)

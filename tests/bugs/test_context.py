@@ -46,7 +46,7 @@ async def test_a_threshold_that_nothing_meets_leaves_the_best_chunk(prune: Prune
     assert len(kept(report)) == 1
     assert kept(report)[0] in {"gannet", "builder"}
     assert reasons(report)[kept(report)[0]] == "best_available"
-    assert "threshold of 1" in report.note
+    assert "a keep-probability of 1" in report.note
 
 
 async def test_no_documents_are_served_without_context(prune: Prune) -> None:

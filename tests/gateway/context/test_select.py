@@ -29,6 +29,13 @@ def test_what_is_likelier_relevant_than_not_stays_however_long_it_is() -> None:
     assert needed[3] == 0.5
 
 
+def test_beside_a_huge_chunk_the_others_are_not_for_nothing() -> None:
+    # Counted as ten of the others: 1/13 of the size each, sqrt(4) = 2.
+    probability = np.array([0.2, 0.2, 0.2, 0.2])
+    needed = needed_probability(probability, np.array([80.0, 80.0, 80.0, 50_000.0]), 0.1)
+    assert needed == pytest.approx([0.2 / 13] * 3 + [0.2 * 10 / 13])
+
+
 def test_where_hardly_anything_is_expected_one_relevant_chunk_is_assumed() -> None:
     needed = needed_probability(np.array([0.01, 0.02]), np.array([50.0, 50.0]), 0.1)
     assert needed == pytest.approx([0.1 * math.sqrt(2) / 2] * 2)
