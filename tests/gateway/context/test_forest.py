@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from gateway.context.forest import Forest
 
@@ -20,13 +21,8 @@ def test_a_tree_is_read_from_its_root_and_a_value_at_the_threshold_goes_left() -
 
 
 def test_trees_add_up() -> None:
-    stump = {"columns": [[0]], "thresholds": [[0.0]]}
-    forest = Forest(
-        0.25,
-        np.array(stump["columns"] * 2, np.int16),
-        np.array(stump["thresholds"] * 2),
-        np.array([[-1.0, 1.0], [-0.5, 0.5]]),
-    )
+    leaves = np.array([[-1.0, 1.0], [-0.5, 0.5]])
+    forest = Forest(0.25, np.zeros((2, 1), np.int16), np.zeros((2, 1)), leaves)
     assert forest.log_odds(np.array([[1.0], [-1.0]])).tolist() == [1.75, -1.25]
     assert forest.log_odds(np.zeros((0, 1))).tolist() == []
 
@@ -39,6 +35,8 @@ def test_trees_add_up() -> None:
         (np.full((1, 1), -1, np.int16), np.zeros((1, 2))),
     ],
 )
-def test_arrays_that_are_no_complete_trees_are_refused(columns: np.ndarray, leaves: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_arrays_that_are_no_complete_trees_are_refused(
+    columns: NDArray[np.int16], leaves: NDArray[np.float64]
+) -> None:
     with pytest.raises(ValueError, match="trees"):
         Forest(0.0, columns, np.zeros(columns.shape), leaves)
