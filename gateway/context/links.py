@@ -21,6 +21,7 @@ _MIN_TITLE_LETTERS = 4
 _SHARED_WEIGHT = 0.15
 _MAX_EDGE = 1.5
 _MAX_SHARED = 6.0
+_MAX_LONGER = 4
 _SHARPNESS = 1.5
 STEP_GAIN = 1.2
 """What a link to the strongest chunk adds to a chunk's own strength, in standard deviations."""
@@ -91,10 +92,13 @@ def is_named(name: str, text: str, longer: Sequence[str] = ()) -> bool:
 
 
 def longer_names(names_here: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """Return for each name those that contain it, longest first; names that none contains are left out."""
+    """Return for each name those that contain it, longest first; names that none contains are left out.
+
+    Of more than four the shortest count: hundreds of names inside each other would cost seconds.
+    """
     distinct = sorted({name for name in names_here if name}, key=len, reverse=True)
     containing = {name: [other for other in distinct if name in other and name != other] for name in distinct}
-    return {name: others for name, others in containing.items() if others}
+    return {name: others[-_MAX_LONGER:] for name, others in containing.items() if others}
 
 
 def closeness(strength: NDArray[np.float64]) -> NDArray[np.float64]:

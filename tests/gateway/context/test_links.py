@@ -11,6 +11,7 @@ from gateway.context.links import (
     closeness,
     explain_link,
     is_named,
+    longer_names,
     pull_of,
     reach,
     subject_of,
@@ -35,6 +36,19 @@ def test_a_title_counts_as_whole_words_and_not_when_it_is_short() -> None:
     assert is_named("mercury", "mercurybased compounds") is False
     assert is_named("ion", "an ion engine") is False
     assert is_named("with", "with ease") is False
+
+
+def test_a_name_inside_a_longer_one_is_not_meant() -> None:
+    longer = longer_names(["on fire", "comets on fire", "", "on fire"])
+    assert longer == {"on fire": ["comets on fire"]}
+    assert is_named("on fire", "an album by comets on fire", longer["on fire"]) is False
+    assert is_named("on fire", "on fire is by comets on fire", longer["on fire"]) is True
+
+
+def test_hundreds_of_names_inside_each_other_are_looked_at_in_part() -> None:
+    longer = longer_names(["name" + " of" * length for length in range(300)])
+    assert max(map(len, longer.values())) == 4
+    assert longer["name"] == ["name" + " of" * length for length in range(4, 0, -1)]
 
 
 def test_names_that_few_chunks_share_link_them_by_their_idf() -> None:
