@@ -21,7 +21,7 @@ _MIN_TITLE_LETTERS = 4
 _SHARED_WEIGHT = 0.15
 _MAX_EDGE = 1.5
 _MAX_SHARED = 6.0
-_MAX_LONGER = 4
+_MAX_LONGER = 8
 _SHARPNESS = 1.5
 STEP_GAIN = 1.2
 """What a link to the strongest chunk adds to a chunk's own strength, in standard deviations."""
@@ -88,13 +88,23 @@ def is_named(name: str, text: str, longer: Sequence[str] = ()) -> bool:
         return False
     for other in longer:
         text = text.replace(other, " ")
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+    start = text.find(name)
+    while start >= 0:
+        if not _is_inside_word(text, start, start + len(name)):
+            return True
+        start = text.find(name, start + 1)
+    return False
+
+
+def _is_inside_word(text: str, start: int, end: int) -> bool:
+    around = text[max(start - 1, 0) : start] + text[end : end + 1]
+    return any(character.isalnum() or character == "_" for character in around)
 
 
 def longer_names(names_here: Sequence[str]) -> Mapping[str, Sequence[str]]:
     """Return for each name those that contain it, longest first; names that none contains are left out.
 
-    Of more than four the shortest count: hundreds of names inside each other would cost seconds.
+    Of more than eight the shortest count: hundreds of names inside each other would cost seconds.
     """
     distinct = sorted({name for name in names_here if name}, key=len, reverse=True)
     containing = {name: [other for other in distinct if name in other and name != other] for name in distinct}

@@ -47,8 +47,8 @@ def test_a_name_inside_a_longer_one_is_not_meant() -> None:
 
 def test_hundreds_of_names_inside_each_other_are_looked_at_in_part() -> None:
     longer = longer_names(["name" + " of" * length for length in range(300)])
-    assert max(map(len, longer.values())) == 4
-    assert longer["name"] == ["name" + " of" * length for length in range(4, 0, -1)]
+    assert max(map(len, longer.values())) == 8
+    assert longer["name"] == ["name" + " of" * length for length in range(8, 0, -1)]
 
 
 def test_names_that_few_chunks_share_link_them_by_their_idf() -> None:
