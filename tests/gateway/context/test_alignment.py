@@ -48,8 +48,8 @@ def test_texts_without_common_words_have_no_place_in_common() -> None:
 
 
 def test_long_texts_are_laid_side_by_side_quickly() -> None:
-    """Processor time: the work grows with the length, not with its square."""
+    """This thread's processor time, widely bounded: by the square of the length it would be a minute."""
     long = " ".join(f"Word{number} is said {number * 7} times." for number in range(2_000))
-    started = time.process_time()
+    started = time.thread_time()
     assert between(long, long.replace("Word20 ", "Vessel20 ")) != []
-    assert time.process_time() - started < 0.25
+    assert time.thread_time() - started < 2.0
