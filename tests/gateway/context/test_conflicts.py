@@ -87,8 +87,8 @@ def test_few_or_no_documents_have_no_conflict() -> None:
 
 
 def test_a_hundred_filled_in_forms_are_bounded_in_cost() -> None:
-    """Processor time; 4,950 pairs of them are alike."""
+    """This thread's processor time, widely bounded; 4,950 pairs of them are alike."""
     forms = documents(*(FERRY.replace("07:10", f"{n // 60 + 5}:{n % 60:02}") for n in range(100)))
-    started = time.process_time()
+    started = time.thread_time()
     assert 0 < len(find_conflicts(forms)) <= 64
-    assert time.process_time() - started < 0.2
+    assert time.thread_time() - started < 2.0

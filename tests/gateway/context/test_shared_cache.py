@@ -193,7 +193,7 @@ async def test_a_store_that_hangs_costs_its_timeout_once(
         landed = await sharing.cache.get(["ng:embedding:any"], 384)
         elapsed_s = time.monotonic() - started
         assert landed == {}
-        assert 0.2 <= elapsed_s < 1.0
+        assert 0.2 <= elapsed_s < 5.0
         for text in TEXTS:  # left alone from now on
             assert (await sharing.encoder.encode([text])).tiers == ("encoder",)
     finally:
