@@ -8,7 +8,7 @@ from itertools import islice
 
 from gateway.context.embed import Encoder
 from gateway.context.encoding import Encoding, Space
-from gateway.context.report import Document
+from gateway.context.report import Document, Passage
 
 _SAME_SPACE = 0.9
 
@@ -58,8 +58,8 @@ async def encode_request(
     return RequestEncodings(of_asked, tuple(chunks), space, encode_ms, num_hits, note)
 
 
-def text_of(document: Document) -> str:
-    """Return what is encoded of ``document``."""
+def text_of(document: Passage) -> str:
+    """Return what is encoded of ``document``, and read of it by whatever else judges it."""
     return f"{document.title}. {document.text}" if document.title.strip() else document.text
 
 

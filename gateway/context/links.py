@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.context.report import Document
+from gateway.context.report import Document, Passage
 from gateway.context.words import STOP_WORDS, names
 
 _DISAMBIGUATION = re.compile(r"\s*\([^)]*\)")
@@ -71,7 +71,7 @@ def bare_title(title: str) -> str:
     return _DISAMBIGUATION.sub("", title.lower()).strip()
 
 
-def subject_of(document: Document) -> str:
+def subject_of(document: Passage) -> str:
     """Return what the document is about in lower case: its title, or the name that its text opens with."""
     if document.title.strip():
         return bare_title(document.title)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 Reason: TypeAlias = Literal[
     "on_theme",  # kept: probability at or above the threshold
@@ -18,6 +18,15 @@ Reason: TypeAlias = Literal[
     "over_budget",  # dropped: does not fit what is left of the token budget
     "empty",  # dropped: no text
 ]
+
+
+class Passage(Protocol):
+    """Whatever has a text and may have a title: a document as sent, or as labelled."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def text(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from gateway.context.signals import SIGNALS, Signals
 from gateway.errors import ConfigError
 
 Setting: TypeAlias = Literal["balanced", "safe"]
+SETTINGS: tuple[Setting, ...] = get_args(Setting)
 Keep: TypeAlias = Setting | float
 """A named setting, or the keep-probability from which on a document stays."""
 
@@ -123,7 +124,7 @@ def _read(path: Path) -> Selector:
                     "train it again with gravity train context",
                     file=str(path),
                 )
-            arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (it cannot be iterated)
         scorers = {space: _scorer(space, header["scorers"][space], arrays) for space in get_args(Space)}
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"the selector cannot be read: {error!r}", file=str(path)) from error
@@ -137,7 +138,7 @@ def _scorer(space: str, described: Mapping[str, Any], arrays: Mapping[str, Any])
     forest = Forest(float(described["baseline"]), *(arrays[f"{space}.{name}"] for name in _ARRAYS))
     if forest.columns.max(initial=0) >= len(signals):
         raise ValueError("the trees look at more signals than are named")
-    prices: dict[Setting, float] = {name: float(described["prices"][name]) for name in get_args(Setting)}
+    prices: dict[Setting, float] = {name: float(described["prices"][name]) for name in SETTINGS}
     return Scorer(signals, forest, MappingProxyType(prices), float(described["about"]))
 
 

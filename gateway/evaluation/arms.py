@@ -15,11 +15,11 @@ import numpy as np
 import gateway.context
 from gateway.context.decide import PruneOptions, PruneQuery
 from gateway.context.embed import Encoder, EncoderSettings
+from gateway.context.given import text_of
 from gateway.context.pruner import Pruner, TokenCounter
 from gateway.context.report import Document
 from gateway.errors import CommandError, ConfigError
 from gateway.evaluation.incumbents import Retrieved
-from gateway.evaluation.measures import full_text
 from gateway.evaluation.subject import as_sent, check_pruned
 from gateway.lab.labelled import LabelledDocument, LabelledRequest
 from gateway.stack.environment import described
@@ -96,7 +96,7 @@ class Chooser:
         return [index for index, verdict in enumerate(report.verdicts) if verdict.is_kept]
 
     async def _most_similar(self, request: LabelledRequest) -> list[int]:
-        texts = tuple(map(full_text, request.documents))
+        texts = tuple(map(text_of, request.documents))
         if not texts:
             return []
         question, *chunks = (await self._encoder.encode([request.question, *texts])).encodings

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.context.duplicates import find_duplicates
+from gateway.context.given import text_of
 from gateway.context.report import Document
-from gateway.lab.labelled import LabelledDocument, LabelledRequest
+from gateway.lab.labelled import LabelledRequest
 
 Mask: TypeAlias = NDArray[np.bool_]
 
@@ -58,15 +59,10 @@ class Measures:
 NAMES = tuple(field.name for field in fields(Measures))
 
 
-def full_text(document: LabelledDocument) -> str:
-    """Return what every method reads of a chunk, and what its tokens are counted of."""
-    return f"{document.title}. {document.text}" if document.title.strip() else document.text
-
-
 def label(request: LabelledRequest, tokens: NDArray[np.int64]) -> Labels:
     """Read what the measures need from ``request``; ``tokens`` [n] are its chunks' lengths."""
     answers = [answer.casefold() for answer in request.answers if answer.strip()]
-    texts = [full_text(document).casefold() for document in request.documents]
+    texts = [text_of(document).casefold() for document in request.documents]
     return Labels(
         is_relevant=np.array([document.is_relevant for document in request.documents]),
         has_answer=np.array([any(answer in text for answer in answers) for text in texts]),

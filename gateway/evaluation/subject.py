@@ -6,23 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway.context.decide import PruneOptions, PruneQuery, TokenCounts
 from gateway.context.embed import EncoderSettings
+from gateway.context.given import text_of
 from gateway.context.pruner import Pruner
 from gateway.context.report import Document, PruneReport
-from gateway.context.selector import Selector
+from gateway.context.selector import SETTINGS, Selector, Setting
 from gateway.errors import CommandError
 from gateway.evaluation.incumbents import Incumbent, Retrieved
-from gateway.evaluation.measures import Labels, Mask, Measures, full_text, label, measure
+from gateway.evaluation.measures import Labels, Mask, Measures, label, measure
 from gateway.lab.labelled import LabelledRequest
 
-Setting: TypeAlias = Literal["balanced", "safe"]
-SETTINGS: tuple[Setting, ...] = ("balanced", "safe")
 OURS = MappingProxyType({f"ours_{setting}": setting for setting in SETTINGS})
 
 _ENCODE_S = 600.0
@@ -56,7 +54,7 @@ class Bench:
 
         Raises EncoderError, and CommandError where ours could not prune.
         """
-        texts = tuple(map(full_text, request.documents))
+        texts = tuple(map(text_of, request.documents))
         encoder = self._pruner.encoders.local
         question, *chunks = (await encoder.encode([request.question, *texts])).encodings
         tokens = np.array([len(chunk.token_ids) for chunk in chunks])

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.context.encoding import Space
-from gateway.context.selector import Scorer, Selector, Setting
+from gateway.context.selector import SETTINGS, Scorer, Selector
 from gateway.training.choosing import Kept, by_set, of_kinds, reliability, share_themeless
 from gateway.training.fitting import Judged, Recipe
 from gateway.training.variations import WEIGHTS, Kind
 
-_SETTINGS: tuple[Setting, ...] = ("balanced", "safe")
 _SHOWN: tuple[Kind, ...] = ("as_sent", "untitled", "snippets", "padded")
 
 
@@ -79,7 +78,7 @@ def render_card(
 
 def _settings_row(space: Space, scorer: Scorer, judged: Sequence[Judged]) -> str:
     themeless = share_themeless(judged, scorer.about)
-    settings = " | ".join(f"{scorer.prices[name]:.3g}" for name in _SETTINGS)
+    settings = " | ".join(f"{scorer.prices[name]:.3g}" for name in SETTINGS)
     return f"| {space} | {settings} | {scorer.about:.3g} | {themeless:.0%} |"
 
 
@@ -89,7 +88,7 @@ def _kept_table(judged: Sequence[Judged], scorer: Scorer) -> list[str]:
         "|---" * 5 + "|",
     ]
     for kind in _SHOWN:
-        per_setting = [by_set(of_kinds(judged, {kind}), scorer.prices[name]) for name in _SETTINGS]
+        per_setting = [by_set(of_kinds(judged, {kind}), scorer.prices[name]) for name in SETTINGS]
         for name in sorted(per_setting[0]):
             cells = " | ".join(_kept(sets[name]) for sets in per_setting)
             lines.append(f"| {name} | {kind} | {cells} | {per_setting[0][name].num_requests} |")

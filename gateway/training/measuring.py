@@ -79,7 +79,7 @@ def _measured(variation: Variation, encodings: Mapping[str, Encoding]) -> Measur
 
 
 def _texts(variation: Variation) -> list[str]:
-    return [variation.question, *(text_of(_document(each)) for each in variation.documents)]
+    return [variation.question, *map(text_of, variation.documents)]
 
 
 def _document(labelled: LabelledDocument) -> Document:

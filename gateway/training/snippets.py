@@ -9,7 +9,6 @@ from itertools import pairwise
 import numpy as np
 
 from gateway.context.links import subject_of
-from gateway.context.report import Document
 from gateway.context.words import sentence_starts
 from gateway.lab.labelled import LabelledDocument, LabelledRequest
 
@@ -81,4 +80,4 @@ def _sentences(text: str) -> list[str]:
 
 def _subjects_beside(document: LabelledDocument, request: LabelledRequest) -> list[str]:
     others = [each for each in request.documents if each.is_relevant and each is not document]
-    return [subject_of(Document(each.id, each.text, each.title)) for each in others]
+    return [subject_of(each) for each in others]

@@ -118,4 +118,5 @@ def _padded(
 def _derangement(n: int, rng: np.random.Generator) -> list[int]:
     """Return for each of n another one than itself, where there are two."""
     order = rng.permutation(n).tolist()
-    return [order[(order.index(index) + 1) % n] for index in range(n)]
+    following = dict(zip(order, order[1:] + order[:1], strict=True))
+    return [following[index] for index in range(n)]

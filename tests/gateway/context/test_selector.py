@@ -89,7 +89,7 @@ def test_the_artefact_is_small() -> None:
 def test_an_artefact_of_another_format_is_refused_with_what_to_do(tmp_path: Path) -> None:
     with safe_open(PACKAGE / BUNDLED, "np") as opened:
         header = opened.metadata()["selector"]
-        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (it cannot be iterated)
     path = tmp_path / "next.safetensors"
     save_file(tensors, path, {"selector": header.replace('"format": 1', '"format": 2')})
     with pytest.raises(ConfigError, match="train it again with gravity train context"):

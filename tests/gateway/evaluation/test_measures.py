@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from gateway.evaluation.measures import Labels, as_mask, full_text, label, measure
+from gateway.context.given import text_of
+from gateway.evaluation.measures import Labels, as_mask, label, measure
 from gateway.lab.labelled import LabelledDocument, LabelledRequest
 
 SLIP = (
@@ -73,5 +74,5 @@ def test_there_is_no_share_of_nothing() -> None:
 
 
 def test_a_title_is_read_before_its_text() -> None:
-    assert full_text(DOCUMENTS[3]) == "Fowey. Fowey has a ferry."
-    assert full_text(DOCUMENTS[2]) == "TREWIN and daughters built tugs."
+    assert text_of(DOCUMENTS[3]) == "Fowey. Fowey has a ferry."
+    assert text_of(DOCUMENTS[2]) == "TREWIN and daughters built tugs."
