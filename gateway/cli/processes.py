@@ -1,0 +1,85 @@
+"""``gravity up | demo | gateway | worker | bench | example``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from gateway.cli.root import ConfigFolder, app
+from gateway.stack.ports import GATEWAY_PORT, VALKEY_PORT, WORKER_PORT
+
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+GatewayPort = Annotated[int, typer.Option("--port", envvar="NG_PORT", help="Port of the gateway.")]
+WorkerPort = Annotated[int, typer.Option(envvar="NG_WORKER_PORT", help="Port of the worker.")]
+ValkeyPort = Annotated[int, typer.Option(help="Port of the embedded Valkey.")]
+Model = Annotated[
+    str | None, typer.Option(envvar="NG_WORKER_MODEL", help="A folder or a Hugging Face id in the cache.")
+]
+ExampleName = Literal["adaptive-k", "keyword-gravity"]
+
+
+@app.command()
+def up(
+    port: GatewayPort = GATEWAY_PORT,
+    worker_port: WorkerPort = WORKER_PORT,
+    valkey_port: ValkeyPort = VALKEY_PORT,
+    model: Model = None,
+    config: ConfigFolder = None,
+) -> None:
+    """Run Valkey (or use NG_REDIS_URL), a worker and the gateway on 127.0.0.1 until Ctrl-C."""
+    from gateway.stack.environment import child_environment, configured_redis_url
+    from gateway.stack.stack import StackPlan
+    from gateway.up import run_up
+
+    environment = child_environment(config, model)
+    plan = StackPlan(port, worker_port, valkey_port, configured_redis_url(), environment)
+    raise typer.Exit(run_up(plan))
+
+
+@app.command()
+def demo() -> None:
+    """Show one question on its way through the product, on processes of its own."""
+    from gateway.demo.demo import run_demo
+
+    raise typer.Exit(run_demo())
+
+
+@app.command("gateway")
+def run_gateway() -> None:
+    """Run the gateway alone; its settings come from the environment."""
+    _become("gateway")
+
+
+@app.command("worker")
+def run_worker() -> None:
+    """Run a worker alone; its settings come from the environment."""
+    _become("worker")
+
+
+@app.command(context_settings=PASS_ON)
+def bench(context: typer.Context) -> None:
+    """Measure the worker: gravity bench decode --json FILE."""
+    _become("worker.bench", *context.args)
+
+
+@app.command()
+def example(
+    name: Annotated[ExampleName, typer.Argument()],
+    worker: Annotated[str | None, typer.Option(help="URL; with --redis, nothing is started.")] = None,
+    redis: Annotated[str | None, typer.Option(help="URL of the Redis that this worker writes to.")] = None,
+    seed: int = 2,
+) -> None:
+    """Run an experiment on a real worker: entropy-driven k, or gravity by keywords."""
+    from gateway.examples.command import ExampleOptions, run_example
+
+    raise typer.Exit(run_example(ExampleOptions(name, worker, redis, seed)))
+
+
+def _become(module: str, *arguments: str) -> None:
+    """Replace this process by ``python -m module``, so that signals and exit status are its own."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
