@@ -51,6 +51,22 @@ class ConfigError(GatewayError):
         self.line = line
 
 
+class UnknownVersion(ConfigError):
+    """No snapshot of the namespace goes by this name."""
+
+
+class PublishConflict(ConfigError):
+    """The head has moved since the change was made: look at the new head and publish again."""
+
+
+class PublishRefused(ConfigError):
+    """A guard holds the change back; the message says which, and how to publish all the same."""
+
+
+class CentreUnavailable(ConfigError):
+    """The configuration store does not answer; nothing is known to have changed."""
+
+
 class EncoderError(GatewayError):
     """The encoder could not be loaded or could not encode; the message says why."""
 
@@ -76,6 +92,14 @@ class ExampleError(CommandError):
 
 class TraceError(CommandError):
     """A turn's steps cannot be read, or are not all there."""
+
+
+class CalibrationError(CommandError):
+    """A task's entropies cannot be measured."""
+
+
+class ExperimentError(CommandError):
+    """An experiment cannot be reported on."""
 
 
 class ReplayError(CommandError):
@@ -161,6 +185,15 @@ class ModelNotFound(NotFound):
 
     code = "model_not_found"
     default_message = "No worker serves this model."
+
+
+class Conflict(RequestError):
+    """The request was made against a state that is no more, or a guard holds it back."""
+
+    status = 409
+    type = "invalid_request_error"
+    code = "conflict"
+    default_message = "The state has changed meanwhile."
 
 
 class MethodNotAllowed(RequestError):

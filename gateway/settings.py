@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -11,9 +12,15 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 TextRetention: TypeAlias = Literal["full", "hashed", "none"]
+ConfigStoreKind: TypeAlias = Literal["files", "redis"]
 LaneOverride: TypeAlias = Literal["auto", "anyone", "admin"]
 
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0)]
+
+
+def _state_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("NG_CACHE_DIR") or Path(base) / "narrative-gravity") / "state"
 
 
 class _SecretFiles(PydanticBaseSettingsSource):
@@ -43,6 +50,22 @@ class GatewaySettings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     """0 takes a free port; the ready line says which."""
     config_dir: Path = Path("configs")
+    """The documents of the store ``files``; what an empty ``redis`` namespace begins with."""
+    config_store: ConfigStoreKind = "files"
+    """Where the configuration in force lives: ``config_dir``, or the Redis that all gateways share."""
+    config_namespace: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = "default"
+    """Gateways with one namespace have one configuration."""
+    config_poll_s: Annotated[float, Field(gt=0.0, le=60.0)] = 1.0
+    """A change is noticed at once where the bell rings, and within this time where it does not."""
+    state_dir: Path = Field(default_factory=_state_folder)
+    """Where the last good configuration of a ``redis`` namespace is kept for a start without Redis."""
+    config_jump_strength: Annotated[float, Field(gt=0.0)] = 1.0
+    """A larger change of gravity_strength at once needs force and a reason, or a share of traffic first."""
+    config_jump_temperature: Annotated[float, Field(gt=0.0)] = 0.3
+    config_jump_k_factor: Annotated[float, Field(gt=1.0)] = 2.0
+    config_jump_budget_factor: Annotated[float, Field(gt=1.0)] = 2.0
+    replica_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{0,128}$")] = ""
+    """This gateway's name in ``gravity config status``; by default its host and process."""
 
     redis_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
     redis_url_file: str | None = None
@@ -67,8 +90,14 @@ class GatewaySettings(BaseSettings):
     breaker_cooldown_s: Seconds = 5.0
 
     admin_key: SecretStr | None = None
-    """Without one, /admin is for the loopback address only."""
+    """All of /admin. Without any of the three keys, /admin is for the loopback address only."""
     admin_key_file: str | None = None
+    config_key: SecretStr | None = None
+    """/admin/config alone, reading and publishing: what a deployment pipeline gets."""
+    config_key_file: str | None = None
+    read_key: SecretStr | None = None
+    """GET under /admin alone: what a dashboard gets."""
+    read_key_file: str | None = None
     lane_override: LaneOverride = "auto"
     """Who may send X-Gravity-Lane. auto: whoever holds the admin key; without one, the loopback address."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
@@ -112,6 +141,14 @@ class GatewaySettings(BaseSettings):
     record_ttl_s: Annotated[int, Field(ge=60)] = 7 * 86_400
     max_turns: Annotated[int, Field(ge=1)] = 100_000
     """Bound of the stream ng:turns."""
+    max_outcomes: Annotated[int, Field(ge=1_000)] = 200_000
+    """Bound of an experiment's stream of exposures and outcomes."""
+    outcome_ttl_s: Annotated[int, Field(ge=3_600)] = 90 * 86_400
+    """How long after its last turn an experiment's outcomes are kept."""
+    max_shadows: Annotated[int, Field(ge=0, le=1_000)] = 2
+    """Shadow turns that run at once; more are left out and counted."""
+    guardrail_interval_s: Seconds = 30.0
+    """How often one of the gateways looks at the guardrails of the active experiments."""
     record_queue: Annotated[int, Field(ge=1)] = 1_000
     """Records that wait while Redis is away; the oldest beyond it is dropped and counted."""
     max_record_bytes: Annotated[int, Field(ge=1024)] = 4 * 1024 * 1024

@@ -15,6 +15,6 @@ config_app = group("config", "Configuration documents.")
 @config_app.command("validate")
 def config_validate(folder: Annotated[Path | None, typer.Argument()] = None) -> None:
     """Check every document of a folder, and say what is wrong where."""
-    from gateway.validate import run_validate
+    from gateway.configure.validate import run_validate
 
     raise typer.Exit(run_validate(folder))

@@ -21,6 +21,7 @@ class Assignment:
 
     lane: Lane = "treatment"
     experiment: str = ""
+    experiment_version: int = 0
     unit: str = ""
     """Hash of the targeting key; empty where the lane is not sticky."""
     is_sticky: bool = False
@@ -76,6 +77,9 @@ class Turn:
     history: tuple[str, ...] = ()
     """The conversation's recent texts before it, oldest first: what an elliptical question is about."""
 
+    shadow_of: str = ""
+    """The turn that this one repeats in the control's way; nobody waits for its answer."""
+
     # assign
     assignment: Assignment = Assignment()
     # prune, shape
@@ -92,5 +96,7 @@ class Turn:
     bucket: int = 0
     worker: str = ""
     num_attempts: int = 0
+    environment: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """What the turn ran on: the worker's model, number format, engine, versions, seeds, KV memory; ours."""
     # relay
     outcome: Outcome = Outcome()

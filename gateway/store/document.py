@@ -19,13 +19,16 @@ from worker.protocol import (
     Word,
 )
 
+SCHEMA_VERSION: Literal[2] = 2
+"""Of the documents that this program writes; older ones are migrated when they are read (``migrate.py``)."""
+
 Keep: TypeAlias = Literal["balanced", "safe"] | Probability
 TokenBudget: TypeAlias = Annotated[int, Field(ge=16, le=1_000_000)]
 Order: TypeAlias = Literal["as_sent", "relevance", "ends"]
 
 
 class ConfigModel(BaseModel):
-    """The editing schema: unknown fields are typos and are rejected."""
+    """The editing schema: unknown fields are typos and are rejected. Stored snapshots are read tolerantly."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -82,12 +85,16 @@ class SamplingSection(ConfigModel):
 
 
 class CalibrationSection(ConfigModel):
-    """Where the entropies of this task were measured, and what they were."""
+    """Where the entropies of this task were measured, and what they were. Never inherited."""
 
     model: str
     temperature: Annotated[float, Field(ge=0.0, le=10.0)]
     s_mean: Probability
     """Expected s before this task has any history."""
+    num_prompts: Annotated[int, Field(ge=1)] | None = None
+    num_steps: Annotated[int, Field(ge=1)] | None = None
+    measured_at: str | None = None
+    """UTC, ISO 8601."""
 
 
 class BucketSection(ConfigModel):
@@ -103,9 +110,12 @@ class BucketSection(ConfigModel):
 
 
 class TaskDocument(ConfigModel):
-    """One task: ``configs/tasks/NAME.yaml``. The first five fields are the seed's own words."""
+    """One task: ``configs/tasks/NAME.yaml``. The first five fields are the seed's own words.
 
-    schema_version: Literal[1] = 1
+    What a task leaves out it inherits from the task ``default``, field by field (``lineage.py``).
+    """
+
+    schema_version: Literal[2] = SCHEMA_VERSION
     task_type: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
     core_semantics: Annotated[tuple[Word, ...], Field(max_length=256)] = ()
     penalize: Annotated[tuple[Word, ...], Field(max_length=256)] = ()
@@ -121,6 +131,11 @@ class TaskDocument(ConfigModel):
     buckets: BucketSection = BucketSection()
 
 
+MetricName = Annotated[str, Field(pattern=r"^(feedback:)?[a-z][a-z0-9_]{0,63}$")]
+"""A metric of ``gateway/lab/metrics.py``, or ``feedback:NAME`` for what clients report."""
+Better: TypeAlias = Literal["higher", "lower"]
+
+
 class Arm(ConfigModel):
     """One lane of an experiment. ``start`` is fixed for ever, and coverage moves none of them."""
 
@@ -134,11 +149,27 @@ class Arm(ConfigModel):
     """Another task document than the request's own."""
 
 
-class ExperimentDocument(ConfigModel):
-    """One experiment: ``configs/experiments/NAME.yaml``."""
+class Guardrail(ConfigModel):
+    """A metric that no arm may make worse than the control by more than ``margin``."""
 
-    schema_version: Literal[1] = 1
+    metric: MetricName
+    better: Better
+    margin: Annotated[float, Field(ge=0.0)] = 0.0
+    """In the metric's own unit. Broken where the whole interval of the difference lies beyond it."""
+    action: Literal["report", "stop", "roll_back"] = "stop"
+    """stop: the experiment ends. roll_back: its arms' tasks also become what they were before it began."""
+
+
+class ExperimentDocument(ConfigModel):
+    """One experiment: ``configs/experiments/NAME.yaml``.
+
+    Arms and seeds never change inside one ``version``: another version is another experiment.
+    """
+
+    schema_version: Literal[2] = SCHEMA_VERSION
     id: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+    version: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    description: str = ""
     is_active: bool = True
     tasks: tuple[str, ...] = ()
     """Tasks it applies to; empty means all."""
@@ -148,15 +179,32 @@ class ExperimentDocument(ConfigModel):
     arm_seed: str
     """Seed of "which arm?"."""
     unit_header: str | None = None
+    """Whose value keeps its lane; without it ``user``, else the conversation."""
     arms: Annotated[tuple[Arm, ...], Field(min_length=1, max_length=16)]
+    control_arm: str | None = None
+    """The arm that the others are compared with: by default the one named "control", else the first."""
+    primary_metric: MetricName = "latency_s"
+    primary_better: Better = "lower"
+    guardrails: Annotated[tuple[Guardrail, ...], Field(max_length=16)] = ()
+    shadow_share: Probability = 0.0
+    """Share of the other arms' turns that the control also answers, in the background; both are kept."""
+
+    @property
+    def control(self) -> Arm:
+        """The arm that the others are compared with."""
+        wanted = self.control_arm or "control"
+        return next((arm for arm in self.arms if arm.name == wanted), self.arms[0])
 
     @model_validator(mode="after")
     def _consistent(self) -> ExperimentDocument:
         starts = [arm.start for arm in self.arms]
         if starts[0] != 0.0 or any(a >= b for a, b in itertools.pairwise(starts)):
             raise ValueError("arm starts must begin at 0 and ascend")
-        if len({arm.name for arm in self.arms}) != len(self.arms):
+        names = {arm.name for arm in self.arms}
+        if len(names) != len(self.arms):
             raise ValueError("arm names must differ")
+        if self.control_arm is not None and self.control_arm not in names:
+            raise ValueError(f"control_arm: there is no arm {self.control_arm!r}")
         if self.enrol_seed == self.arm_seed:
             raise ValueError("enrol_seed and arm_seed must differ, or enrolment and arm correlate")
         return self

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.store.watch import ConfigStore
-from gateway.validate import run_validate
+from gateway.configure.validate import run_validate
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 
 
 def test_the_shipped_documents_are_valid(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,1 @@
+"""``gravity config …``: the configuration centre from the command line."""

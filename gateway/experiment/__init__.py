@@ -1,0 +1,1 @@
+"""``gravity experiment …``: what the arms of an experiment have done."""
