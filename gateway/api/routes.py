@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
-
-from starlette.requests import Request
-from starlette.responses import Response
-
 from gateway.api.admin import get_turn
 from gateway.api.chat import chat
 from gateway.api.completions import completions
 from gateway.api.health import health, livez, metrics, readyz
 from gateway.api.models import get_model, list_models
+from gateway.api.path import Path
 from gateway.api.prune import prune
 from gateway.api.rerank import rerank
-
-Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
-
-
-@dataclass(frozen=True, slots=True)
-class Path:
-    method: Literal["GET", "POST"]
-    template: str
-    endpoint: Endpoint
-
 
 PATHS = (
     Path("POST", "/v1/chat/completions", chat),
