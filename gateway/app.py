@@ -25,6 +25,7 @@ from gateway.errors import ConfigError, EncoderError
 from gateway.flow.bucket import TaskEntropies
 from gateway.flow.deps import Deps
 from gateway.flow.drain import Drain
+from gateway.flow.environment import own_environment
 from gateway.flow.record import Recorder
 from gateway.pool.registry import Pool
 from gateway.settings import GatewaySettings
@@ -78,13 +79,12 @@ def create_app(settings: GatewaySettings) -> FastAPI:
 def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
     """Build the parts. Raises ConfigError where configuration or selector cannot be used."""
     redis = open_redis(settings)
+    selector = Selector.load(settings.selector)
     return Deps(
         settings=settings,
         config=ConfigStore.open(settings.config_dir),
-        pruner=Pruner(
-            _encoders(settings, redis, metrics), settings.encoder_timeout_s, Selector.load(settings.selector)
-        ),
-        pool=Pool.open(settings, time.monotonic),
+        pruner=Pruner(_encoders(settings, redis, metrics), settings.encoder_timeout_s, selector),
+        pool=Pool.open(settings, time.monotonic, own_environment(settings, selector.version)),
         entropies=TaskEntropies(redis, settings.entropy_weight),
         recorder=Recorder(redis, settings, metrics),
         drain=Drain(),

@@ -84,7 +84,11 @@ async def _find(turn: Turn, deps: Deps, tally: Tally) -> tuple[Turn, Reply, Leas
         tried.append(worker)
         tally.worker, tally.num_attempts = worker.name, len(tried)
         sent = replace(
-            turn, worker=worker.name, num_attempts=len(tried), upstream_body=body_for(turn, worker)
+            turn,
+            worker=worker.name,
+            num_attempts=len(tried),
+            environment=worker.environment,
+            upstream_body=body_for(turn, worker),
         )
         try:
             reply, lease = await _attempt(sent, worker)

@@ -7,7 +7,8 @@ import io
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import aiohttp
@@ -24,6 +25,9 @@ KEEPALIVE_S = 3.0
 """Shorter than the 5 s of uvicorn, so that a connection is not used while the worker closes it."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
+MAX_ENVIRONMENT_BYTES = 8 * 1024
+"""It goes into every turn's record."""
+MAX_WORD = 100
 SETTLE_S = 0.1
 LARGE_BYTES = 1024 * 1024
 
@@ -50,6 +54,8 @@ class Capabilities:
 
     level: Level
     models: Mapping[str, int | None]
+    environment: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """What it computes with: a native worker's own words, of others what their headers and models show."""
 
 
 class Reply:
@@ -168,9 +174,12 @@ class WorkerClient:
             async with asyncio.timeout(timeout_s), self._session.get(f"{self.url}/v1/models") as response:
                 answer = _parsed(response.status, await _read_bounded(response, MAX_ANSWER_BYTES))
                 is_native = LEVEL_HEADER in response.headers
+                server = response.headers.get("Server", "")
+        models = _models(answer)
         if is_native:
             await self._ask("/readyz", timeout_s)
-        return Capabilities("native" if is_native else "opaque", _models(answer))
+            return Capabilities("native", models, {"level": "native", **_told_environment(answer)})
+        return Capabilities("opaque", models, {"level": "opaque", **_seen_environment(answer, server)})
 
     async def _post(self, path: str, body: bytes) -> aiohttp.ClientResponse:
         data: bytes | io.BytesIO = body if len(body) < LARGE_BYTES else io.BytesIO(body)
@@ -243,6 +252,24 @@ def _models(answer: Mapping[str, Any]) -> dict[str, int | None]:
         for entry in entries
         if isinstance(entry, dict) and isinstance(entry.get("id"), str)
     }
+
+
+def _told_environment(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a native worker's own description; empty where it gives none, or far too much."""
+    for entry in answer["data"]:
+        gravity = entry.get("gravity") if isinstance(entry, dict) else None
+        told = gravity.get("environment") if isinstance(gravity, dict) else None
+        if isinstance(told, dict) and len(orjson.dumps(told)) <= MAX_ENVIRONMENT_BYTES:
+            return told
+    return {}
+
+
+def _seen_environment(answer: Mapping[str, Any], server: str) -> dict[str, Any]:
+    """Return what a server shows that says nothing of itself: its name, and who owns its models."""
+    owners = (entry.get("owned_by") for entry in answer["data"] if isinstance(entry, dict))
+    owner = next((each for each in owners if isinstance(each, str)), "")
+    seen = {"server": server[:MAX_WORD], "owned_by": owner[:MAX_WORD]}
+    return {name: value for name, value in seen.items() if value}
 
 
 def _context_length(entry: Mapping[str, Any]) -> int | None:

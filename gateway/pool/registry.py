@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from gateway.errors import ModelNotFound, NoWorkers, RequestError
 from gateway.pool.breaker import Breaker
 from gateway.pool.client import Timeouts, WorkerClient
 from gateway.pool.tokens import TokenCounter, TokenCounts
-from gateway.pool.worker import Worker
+from gateway.pool.worker import NOTHING, Worker
 from gateway.settings import GatewaySettings
 from gateway.telemetry.logs import log
 
@@ -42,8 +43,16 @@ class Pool:
         self._tokens = TokenCounts()
 
     @classmethod
-    def open(cls, settings: GatewaySettings, clock: Callable[[], float]) -> Pool:
-        """Make a session to each worker of the settings. To be called inside the running loop."""
+    def open(
+        cls,
+        settings: GatewaySettings,
+        clock: Callable[[], float],
+        environment: Mapping[str, Any] = NOTHING,
+    ) -> Pool:
+        """Make a session to each worker of the settings. To be called inside the running loop.
+
+        ``environment`` is the gateway's own part of what a turn's record says it ran on.
+        """
         timeouts = Timeouts(
             connect_s=settings.connect_timeout_s,
             first_token_s=settings.first_token_timeout_s,
@@ -55,6 +64,7 @@ class Pool:
             Worker(
                 WorkerClient(url, timeouts, key),
                 Breaker(settings.breaker_failures, settings.breaker_cooldown_s, clock),
+                environment,
             )
             for url in settings.workers
         ]

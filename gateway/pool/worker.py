@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from gateway.errors import RequestError
 from gateway.pool.breaker import Breaker, Verdict
 from gateway.pool.client import Capabilities, Level, WorkerClient
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 AFFINITY = 0.5
 """How many open requests one bucket of distance is worth."""
 
@@ -16,12 +18,16 @@ AFFINITY = 0.5
 class Worker:
     """Changed by probes (what it is, whether it answers) and by leases (how busy it is); never both."""
 
-    def __init__(self, client: WorkerClient, breaker: Breaker) -> None:
+    def __init__(
+        self, client: WorkerClient, breaker: Breaker, gateway_environment: Mapping[str, Any] = NOTHING
+    ) -> None:
         self.name = client.url
         self.client = client
         self.breaker = breaker
         self.level: Level = "opaque"
         self.models: Mapping[str, int | None] = MappingProxyType({})
+        self.environment: Mapping[str, Any] = MappingProxyType({"gateway": gateway_environment})
+        """What a turn runs on here: ``{"gateway": …, "worker": …}``, one mapping that all its turns share."""
         self.is_known = False
         """Whether it has ever told its models."""
         self.is_reachable = False
@@ -46,6 +52,9 @@ class Worker:
         """A probe succeeded."""
         self.level = capabilities.level
         self.models = capabilities.models
+        if capabilities.environment != self.environment.get("worker"):
+            known = {**self.environment, "worker": capabilities.environment}
+            self.environment = MappingProxyType(known)
         self.is_known = True
         self.is_reachable = True
         self.reason = ""

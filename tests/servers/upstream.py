@@ -124,6 +124,8 @@ class Upstream:
         self.num_open = 0
         self.num_left = 0
         self.models = [MODEL]
+        self.environment: dict[str, Any] = {}
+        """What its models tell under ``gravity``, where there is something."""
         self.is_ready = True
         self._is_native = is_native
         self._scripts: list[Script] = []
@@ -172,7 +174,10 @@ class Upstream:
         native = {"x-gravity-worker": "native"} if self._is_native else {}
         match request.path:
             case "/v1/models":
-                data = [{"id": name, "object": "model", "max_model_len": 2048} for name in self.models]
+                told = {"gravity": {"environment": self.environment}} if self.environment else {}
+                data = [
+                    {"id": name, "object": "model", "max_model_len": 2048, **told} for name in self.models
+                ]
                 return web.json_response({"object": "list", "data": data}, headers=native)
             case "/readyz":
                 return web.json_response({}, status=200 if self.is_ready else 503)

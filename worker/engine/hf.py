@@ -27,6 +27,7 @@ class TransformersModel:
         self.num_slots = num_slots
         self.max_context = max_context
         self.dtype: torch.dtype = model.dtype
+        self.has_wide_copy = False
         self._model = model
         self._caches: dict[int, Any] = {}
         self.vocab_size = self._check_that_the_past_counts()

@@ -28,7 +28,7 @@ class EngineLoop:
 
     def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
         self._loaded = loaded
-        self._settings = settings
+        self.settings = settings
         decider = Decider(loaded.vocabulary, loaded.model.output_embedding)
         self._engine = Engine(loaded.model, decider, loaded.eos_ids, settings.prefill_chunk)
         self._commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
@@ -62,6 +62,15 @@ class EngineLoop:
         return "bf16" if self._loaded.model.dtype == torch.bfloat16 else "fp32"
 
     @property
+    def large_products_dtype(self) -> str:
+        """What prompts and large batches are multiplied in: ``fp32`` where there are copies for it."""
+        return "fp32" if self._loaded.model.has_wide_copy else self.dtype
+
+    @property
+    def num_slots(self) -> int:
+        return self._loaded.model.num_slots
+
+    @property
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
@@ -87,7 +96,7 @@ class EngineLoop:
         return self._engine.stats()
 
     def _run(self) -> None:
-        torch.set_num_threads(self._settings.num_threads)
+        torch.set_num_threads(self.settings.num_threads)
         with torch.inference_mode():
             while self._obey():
                 self._engine.step()

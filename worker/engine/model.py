@@ -35,6 +35,11 @@ class LanguageModel(Protocol):
     def dtype(self) -> torch.dtype: ...
 
     @property
+    def has_wide_copy(self) -> bool:
+        """Whether large products are computed in float32 although ``dtype`` is another."""
+        ...
+
+    @property
     def output_embedding(self) -> Tensor | None:
         """[vocab, hidden] on the CPU; None where the model does not show it."""
         ...
@@ -102,6 +107,7 @@ class Decoder:
         """Where keys begin in a fused row."""
         self._narrow = narrow
         self._wide = wide
+        self.has_wide_copy = wide is not None
 
     @torch.inference_mode()
     def forward(self, pieces: Sequence[Piece]) -> Tensor:

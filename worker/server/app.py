@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import secrets
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from worker.engine.loop import EngineLoop
 from worker.errors import GenerationFailedError, NoSuchRouteError, WorkerError, WrongMethodError
 from worker.server.answer import JsonResponse
 from worker.server.deps import Deps, deps_of
+from worker.server.environment import environment_of, fingerprint_of
 from worker.server.inbox import Inbox
 from worker.server.metrics import Metrics
 from worker.server.middleware import Observed
@@ -45,6 +44,7 @@ def create_app(settings: WorkerSettings, engine: EngineLoop) -> Starlette:
     roster = Roster(settings.max_batch + settings.max_waiting)
     trace = open_trace(settings)
     model_name = name_of(settings)
+    environment = environment_of(engine, model_name)
     metrics.watch(engine.stats, trace.counters if trace is not None else None)
 
     @asynccontextmanager
@@ -54,7 +54,8 @@ def create_app(settings: WorkerSettings, engine: EngineLoop) -> Starlette:
             settings=settings,
             engine=engine,
             model_name=model_name,
-            fingerprint=fingerprint(model_name, engine.dtype),
+            environment=environment,
+            fingerprint=fingerprint_of(environment),
             prompts=prompts,
             inbox=Inbox(asyncio.get_running_loop()),
             roster=roster,
@@ -113,12 +114,6 @@ def name_of(settings: WorkerSettings) -> str:
         return settings.served_name
     path = Path(settings.model).expanduser()
     return path.name if path.is_dir() else settings.model
-
-
-def fingerprint(model_name: str, dtype: str) -> str:
-    """Changes with everything that may change a seeded answer: model, precision, engine, torch."""
-    parts = (model_name, dtype, version("narrative-gravity"), version("torch"))
-    return "fp_" + hashlib.blake2b("\0".join(parts).encode(), digest_size=6).hexdigest()
 
 
 def error_codes() -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.requests import Request
 
@@ -24,7 +25,9 @@ class Deps:
     settings: WorkerSettings
     engine: EngineLoop
     model_name: str
+    environment: Mapping[str, Any]
     fingerprint: str
+    """The environment's hash."""
     prompts: PromptEncoder
     inbox: Inbox
     roster: Roster

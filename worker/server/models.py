@@ -36,5 +36,6 @@ def _model(deps: Deps) -> dict[str, Any]:
             "protocol": PROTOCOL_VERSION,
             "dtype": deps.engine.dtype,
             "model": deps.model_name,
+            "environment": dict(deps.environment),
         },
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ import orjson
 import pytest
 from redis import Redis
 
+from gateway.context.selector import Selector
 from tests.servers.gateway import CHAT, PLAIN, Gateway, StartGateway
 from tests.servers.upstream import MODEL, Script, StartUpstream, Upstream, whole
 
@@ -149,3 +151,48 @@ def test_the_clients_key_stays_here_and_the_workers_own_is_sent(
     assert httpx.post(gateway.url + CHAT, json=PLAIN[CHAT], headers=headers).status_code == 200
     assert upstream.headers[0]["authorization"] == "Bearer the-workers-key"
     assert "the-clients-key" not in str(upstream.headers)
+
+
+def test_the_record_says_what_the_worker_that_answered_computes_with(
+    start_upstream: StartUpstream, start_gateway: StartGateway, valkey_url: str, wait_until: WaitUntil
+) -> None:
+    failing, healthy = start_upstream(), start_upstream()
+    failing.environment, healthy.environment = {"dtype": "bf16"}, {"dtype": "fp32", "threads": 3}
+    failing.plays(BROKEN)
+    healthy.plays(OK)
+    gateway = start_gateway(failing.url, healthy.url)
+    first, second = [record_of(ask(gateway), valkey_url, wait_until)["environment"] for _ in range(2)]
+    assert first["worker"] == second["worker"] == {"level": "native", "dtype": "fp32", "threads": 3}
+    assert first["gateway"]["encoder"] == "all-MiniLM-L6-v2"
+    assert first["gateway"]["selector"] == Selector.load().version
+    assert first["gateway"]["version"] == version("narrative-gravity")
+
+
+def test_of_another_server_what_it_shows_is_recorded(
+    start_upstream: StartUpstream, start_gateway: StartGateway, valkey_url: str, wait_until: WaitUntil
+) -> None:
+    opaque = start_upstream(is_native=False)
+    opaque.environment = {"dtype": "fp32"}
+    opaque.plays(OK)
+    shown = record_of(ask(start_gateway(opaque.url)), valkey_url, wait_until)["environment"]["worker"]
+    assert shown["level"] == "opaque"
+    assert "dtype" not in shown
+    assert shown["server"].startswith("Python")
+
+
+def test_a_far_too_large_description_is_left_out(
+    start_upstream: StartUpstream, start_gateway: StartGateway, valkey_url: str, wait_until: WaitUntil
+) -> None:
+    worker = start_upstream()
+    worker.environment = {"story": "x" * 100_000}
+    worker.plays(OK)
+    record = record_of(ask(start_gateway(worker.url)), valkey_url, wait_until)
+    assert record["environment"]["worker"] == {"level": "native"}
+
+
+def record_of(answer: httpx.Response, valkey_url: str, wait_until: WaitUntil) -> dict[str, Any]:
+    assert answer.status_code == 200, answer.text
+    with Redis.from_url(valkey_url) as redis:
+        key = f"ng:turn:{answer.headers['x-gravity-turn-id']}"
+        record: dict[str, Any] = orjson.loads(wait_until(lambda: redis.get(key)))
+    return record

@@ -387,6 +387,7 @@ class BreaksOnce:
         self.num_slots = model.num_slots
         self.max_context = model.max_context
         self.dtype = model.dtype
+        self.has_wide_copy = model.has_wide_copy
         self.output_embedding = model.output_embedding
 
     def forward(self, pieces: Sequence[Piece]) -> Tensor:
