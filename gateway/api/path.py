@@ -41,6 +41,8 @@ class Path:
     headers: tuple[Parameter, ...] = ()
     response: Any = None
     """The type of a good answer: a model, a dataclass, or anything else that pydantic describes."""
+    statuses: tuple[int, ...] = (200,)
+    """That come with ``response``."""
     media_types: tuple[str, ...] = ("application/json",)
     """Of a good answer."""
     errors: tuple[type[RequestError], ...] = ()

@@ -3,27 +3,107 @@
 from __future__ import annotations
 
 from gateway.api.admin import get_turn
+from gateway.api.answer_schema import (
+    Alive,
+    ChatCompletion,
+    Health,
+    ModelList,
+    Pruned,
+    Readiness,
+    RecordedTurn,
+    Reranked,
+    ServedModel,
+    TextCompletion,
+)
 from gateway.api.chat import chat
 from gateway.api.completions import completions
 from gateway.api.health import health, livez, metrics, readyz
 from gateway.api.models import get_model, list_models
+from gateway.api.openapi import serving
 from gateway.api.path import Path
-from gateway.api.prune import prune
-from gateway.api.rerank import rerank
+from gateway.api.prune import PruneRequest, prune
+from gateway.api.rerank import RerankRequest, rerank
+from gateway.api.schema import ChatRequest, CompletionRequest
+from gateway.errors import (
+    ContextTooLong,
+    EncoderUnavailable,
+    InsufficientScope,
+    ModelNotFound,
+    NoWorkers,
+    QueueFull,
+    ShuttingDown,
+    StoreUnavailable,
+    UpstreamError,
+    UpstreamTimeout,
+)
 
-PATHS = (
-    Path("POST", "/v1/chat/completions", chat),
-    Path("POST", "/v1/completions", completions),
-    Path("POST", "/v1/prune", prune),
-    Path("POST", "/v1/rerank", rerank),
-    Path("POST", "/v2/rerank", rerank),  # where Cohere's second client looks for it
-    Path("POST", "/rerank", rerank),  # and vLLM's
-    Path("GET", "/v1/models", list_models),
-    Path("GET", "/v1/models/{model:path}", get_model),
-    Path("GET", "/admin/turns/{turn_id}", get_turn),
-    Path("GET", "/livez", livez),
-    Path("GET", "/readyz", readyz),
-    Path("GET", "/health", health),
-    Path("GET", "/metrics", metrics),
+SERVING = (UpstreamError, UpstreamTimeout, QueueFull, NoWorkers, ShuttingDown, ModelNotFound, ContextTooLong)
+"""How a turn may fail, beside what its request may be wrong in."""
+STREAM = ("application/json", "text/event-stream")
+
+PATHS: tuple[Path, ...] = (
+    Path(
+        "POST",
+        "/v1/chat/completions",
+        chat,
+        "Prune, steer, answer: a chat completion",
+        request=ChatRequest,
+        response=ChatCompletion,
+        media_types=STREAM,
+        errors=(*SERVING, InsufficientScope),
+    ),
+    Path(
+        "POST",
+        "/v1/completions",
+        completions,
+        "Prune, steer, answer: a text completion",
+        request=CompletionRequest,
+        response=TextCompletion,
+        media_types=STREAM,
+        errors=(*SERVING, InsufficientScope),
+    ),
+    Path("POST", "/v1/prune", prune, "Prune documents without a turn", request=PruneRequest, response=Pruned),
+    *(
+        Path(
+            "POST",
+            template,
+            rerank,
+            "Order documents by their keep-probability",
+            request=RerankRequest,
+            response=Reranked,
+            errors=(EncoderUnavailable,),
+        )
+        # Beside our own path: where Cohere's second client looks for it, and vLLM's.
+        for template in ("/v1/rerank", "/v2/rerank", "/rerank")
+    ),
+    Path("GET", "/v1/models", list_models, "The models that the workers serve", response=ModelList),
+    Path(
+        "GET",
+        "/v1/models/{model:path}",
+        get_model,
+        "One model",
+        response=ServedModel,
+        errors=(ModelNotFound,),
+    ),
+    Path(
+        "GET",
+        "/admin/turns/{turn_id}",
+        get_turn,
+        "A recorded turn and its steps",
+        response=RecordedTurn,
+        errors=(StoreUnavailable,),
+    ),
+    Path("GET", "/livez", livez, "Whether the process runs", response=Alive),
+    Path(
+        "GET",
+        "/readyz",
+        readyz,
+        "Whether a turn would be served here",
+        response=Readiness,
+        statuses=(200, 503),
+    ),
+    Path("GET", "/health", health, "How everything is, for people", response=Health),
+    Path("GET", "/metrics", metrics, "Metrics as Prometheus reads them", media_types=("text/plain",)),
+    Path("GET", "/openapi.json", serving(lambda: PATHS), "This description, in OpenAPI 3.1"),
 )
 TEMPLATES = frozenset(path.template for path in PATHS)

@@ -49,8 +49,16 @@ class Message(Strict):
     content: str | list[dict[str, Any]] | None = None
 
 
+def _with_documents(schema: dict[str, Any]) -> None:
+    # Checked in documents.py, whose errors name a document's own field.
+    described = {"anyOf": [{"items": {"type": ["string", "object"]}, "type": "array"}, {"type": "null"}]}
+    schema["properties"]["documents"] = {"title": "Documents", "default": None, **described}
+
+
 class CommonRequest(Strict):
     """What the two endpoints share."""
+
+    model_config = ConfigDict(json_schema_extra=_with_documents)
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=512)]
     stream: bool | None = None
