@@ -1,8 +1,8 @@
 """Stage 8: the finished turn to Redis, metrics and log. Nothing here waits for Redis.
 
-A turn becomes ``ng:turn:ID`` (JSON, with a lifetime) and one entry of the stream ``ng:turns`` (bounded). Both
-are written in the background, in batches, at least once; while Redis is away they wait in a bounded queue,
-and what falls out of it is counted.
+A turn becomes ``ng:turn:ID`` (JSON, with a lifetime) and one entry of the stream ``ng:turns`` (bounded) and
+of its index. They are written in the background, in batches, at least once; while Redis is away they wait in
+a bounded queue, and what falls out of it is counted.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from redis.typing import EncodableT
 
 from gateway.flow.retention import encoded
 from gateway.flow.turn import Turn
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, TextRetention
 from gateway.telemetry import genai
 from gateway.telemetry.logs import log
 from gateway.telemetry.metrics import OTHER, Metrics, TurnLabels, closed
+from gateway.trace.index import write_arguments
+from gateway.trace.keys import text_hash
+from gateway.trace.keys import turn_key as turn_key
 
 if TYPE_CHECKING:
     from gateway.flow.deps import Deps
 
-TURN_KEY_PREFIX = "ng:turn:"
-TURNS_KEY = "ng:turns"
 BATCH = 64
 GATHER_S = 0.02
 """A batch costs little more than a single record, so the first one waits for others."""
@@ -48,11 +49,6 @@ async def record(turn: Turn, deps: Deps) -> Turn:
         deps.entropies.observe(turn.task, turn.model, s)
     deps.recorder.submit(turn)
     return turn
-
-
-def turn_key(turn_id: str) -> str:
-    """Redis key of a turn's record."""
-    return TURN_KEY_PREFIX + turn_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +79,7 @@ class Recorder:
         content = encoded(turn, self._settings.text_retention)
         if len(content) > self._settings.max_record_bytes:
             content = encoded(turn, "none")
-        self._waiting.append(_Entry(turn_key(turn.id), content, summary(turn)))
+        self._waiting.append(_Entry(turn_key(turn.id), content, summary(turn, self._settings.text_retention)))
         self._num_bytes += len(content)
         while len(self._waiting) > self._settings.record_queue or self._num_bytes > MAX_WAITING_BYTES:
             self._take()
@@ -128,7 +124,7 @@ class Recorder:
         async with self._redis.pipeline(transaction=True) as pipe:
             for entry in missing:
                 pipe.set(entry.key, entry.record, ex=self._settings.record_ttl_s)
-                pipe.xadd(TURNS_KEY, entry.summary, maxlen=self._settings.max_turns, approximate=True)
+                pipe.eval(*write_arguments(entry.summary, self._settings.max_turns))
             await pipe.execute()
         written = set(map(id, batch))
         while self._waiting and id(self._waiting[0]) in written:
@@ -153,8 +149,8 @@ class Recorder:
         self._metrics.records_not_written.inc(count)
 
 
-def summary(turn: Turn) -> Summary:
-    """Return the fields of the entry in ``ng:turns``. What is not known is left out."""
+def summary(turn: Turn, retention: TextRetention = "full") -> Summary:
+    """Return the fields of the entry in ``ng:turns``. What is not known is left out; no text is in it."""
     verdicts = turn.prune_report.verdicts
     fields: dict[EncodableT, EncodableT | None] = {
         "id": turn.id,
@@ -163,7 +159,10 @@ def summary(turn: Turn) -> Summary:
         "lane": turn.assignment.lane,
         "lane_reason": turn.assignment.reason,
         "experiment": turn.assignment.experiment or None,
+        "experiment_version": turn.assignment.experiment_version or None,
         "unit": turn.assignment.unit or None,
+        "user": text_hash(turn.user) or None if retention != "none" else None,
+        "shadow_of": turn.shadow_of or None,
         "task": turn.task.task_type if turn.task else None,
         "config_sha": turn.config_sha,
         "model": turn.model,
@@ -182,6 +181,8 @@ def summary(turn: Turn) -> Summary:
         "mean_entropy_nats": turn.outcome.mean_entropy_nats,
         "mean_gravity": turn.outcome.mean_gravity,
         "entropic_time_nats": turn.outcome.entropic_time_nats,
+        "net_drop_nats": turn.outcome.net_drop_nats,
+        "envelope_nats": turn.outcome.envelope_nats,
         "status": turn.outcome.status,
         "error_code": turn.outcome.error_code or None,
         "finish": ",".join(turn.outcome.finish_reasons) or None,

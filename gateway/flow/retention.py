@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from hashlib import blake2b
 from typing import Any, TypeAlias
 
 import orjson
@@ -18,6 +17,7 @@ from pydantic import BaseModel
 from gateway.context.report import Document, PruneReport
 from gateway.flow.turn import Turn
 from gateway.settings import TextRetention
+from gateway.trace.keys import text_hash as text_hash
 from worker.protocol import DecodeControls
 
 RECORD_SCHEMA = 1
@@ -42,11 +42,6 @@ def encoded(turn: Turn, retention: TextRetention) -> bytes:
     # The outer object is written by hand so that the turn is encoded once and copied never.
     body = orjson.dumps(turn, default=_plain)
     return b'{"schema":%d,"text_retention":"%s",' % (RECORD_SCHEMA, retention.encode()) + body[1:]
-
-
-def text_hash(text: str) -> str:
-    """128 bits of blake2b, in hex."""
-    return "blake2b:" + blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest() if text else ""
 
 
 def without_texts(turn: Turn, hide: Hide) -> Turn:
