@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 PROTOCOL_VERSION = 1
 XARGS_KEY = "gravity"
 TRACE_KEY_PREFIX = "ng:trace:"
+NO_TOKEN = -1
+"""Stands for a token's id in a trace whose text may not be kept."""
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 Nats = Annotated[float, Field(ge=0.0, le=50.0)]
@@ -164,6 +166,8 @@ class TraceControls(WireModel):
     """Where the steps go. Without a turn id nothing is written to Redis."""
 
     turn_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,128}$")]
+    has_tokens: bool = True
+    """False writes NO_TOKEN for every id: whoever has the tokenizer reads the text from them."""
 
 
 class DecodeControls(WireModel):
@@ -207,6 +211,7 @@ class StepRecord:
     """One sampled token as the trace keeps it. Entropies in nats, observed before the gravity bias."""
 
     token_id: int
+    """NO_TOKEN in a trace that may not tell."""
     logprob: float
     """ln softmax(z)[token] of the model's own distribution: T = 1, no bias, no truncation."""
     entropy_nats: float

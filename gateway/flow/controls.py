@@ -9,10 +9,9 @@ from pydantic import ValidationError
 
 from gateway.errors import InvalidRequest
 from gateway.store.document import TaskDocument
+from gateway.store.lineage import laid_over
 from worker.protocol import Calibration, DecodeControls, GravityControls, TemperatureControls, TraceControls
 
-DEFAULT_TEMPERATURE = 1.0
-"""OpenAI's, where neither the client nor the task says one."""
 _MAX_WORD_LENGTH = 100
 
 
@@ -23,7 +22,7 @@ def overridden(task: TaskDocument, override: Mapping[str, Any]) -> TaskDocument:
     """
     if not override:
         return task
-    merged = _merged(task.model_dump(mode="json", exclude_unset=True), override)
+    merged = laid_over(task.model_dump(mode="json", exclude_unset=True), override)
     try:
         return TaskDocument.model_validate(merged)
     except ValidationError as error:
@@ -32,7 +31,7 @@ def overridden(task: TaskDocument, override: Mapping[str, Any]) -> TaskDocument:
         raise InvalidRequest(f"gravity: {message}", param="gravity") from None
 
 
-def build_controls(task: TaskDocument, theme: Iterable[str], turn_id: str) -> DecodeControls:
+def build_controls(task: TaskDocument, theme: Iterable[str], trace: TraceControls) -> DecodeControls:
     """Return the controls of ``task``; the first ``theme_keywords`` words of ``theme`` join its own."""
     is_steady = task.temperature == TemperatureControls()
     return DecodeControls(
@@ -40,13 +39,13 @@ def build_controls(task: TaskDocument, theme: Iterable[str], turn_id: str) -> De
         gravity=_gravity(task, theme),
         temperature=None if is_steady else task.temperature,
         calibration=_calibration(task),
-        trace=TraceControls(turn_id=turn_id),
+        trace=trace,
     )
 
 
-def plain_controls(turn_id: str) -> DecodeControls:
+def plain_controls(trace: TraceControls) -> DecodeControls:
     """Return controls that steer nothing: the steps are measured and written all the same."""
-    return DecodeControls(trace=TraceControls(turn_id=turn_id))
+    return DecodeControls(trace=trace)
 
 
 def calibration_warnings(task: TaskDocument, model: str, temperature: float) -> tuple[str, ...]:
@@ -94,15 +93,3 @@ def _gravity(task: TaskDocument, theme: Iterable[str]) -> GravityControls | None
 def _calibration(task: TaskDocument) -> Calibration | None:
     measured = task.calibration
     return Calibration(model=measured.model, temperature=measured.temperature) if measured else None
-
-
-def _merged(document: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay ``override`` over ``document``: mappings field by field, everything else (null too) as a whole."""
-    merged = dict(document)
-    for name, value in override.items():
-        current = merged.get(name)
-        if isinstance(value, Mapping) and isinstance(current, Mapping):
-            merged[name] = _merged(current, value)
-        else:
-            merged[name] = value
-    return merged

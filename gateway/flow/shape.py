@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from gateway.context.render import SEPARATOR, kept_in_order, render_document
 from gateway.context.report import Document, PruneReport
 from gateway.flow.controls import (
-    DEFAULT_TEMPERATURE,
     build_controls,
     calibration_warnings,
     overridden,
@@ -20,7 +19,8 @@ from gateway.flow.controls import (
 )
 from gateway.flow.turn import Turn
 from gateway.store.document import ContextSection, SamplingSection, TaskDocument
-from worker.protocol import XARGS_KEY
+from gateway.store.warnings import DEFAULT_TEMPERATURE
+from worker.protocol import XARGS_KEY, TraceControls
 
 if TYPE_CHECKING:
     from gateway.flow.deps import Deps
@@ -39,9 +39,11 @@ async def shape(turn: Turn, deps: Deps) -> Turn:
     context = render_context(turn.documents, turn.prune_report, task.context)
     if context:
         body, warnings = _with_context(body, context)
-    controls = plain_controls(turn.id)
+    # Token ids are readable text to whoever has the tokenizer.
+    trace = TraceControls(turn_id=turn.id, has_tokens=deps.settings.text_retention == "full")
+    controls = plain_controls(trace)
     if turn.assignment.gravity:
-        controls = build_controls(task, turn.prune_report.theme, turn.id)
+        controls = build_controls(task, turn.prune_report.theme, trace)
         temperature = body.get("temperature")
         at = DEFAULT_TEMPERATURE if temperature is None else float(temperature)
         warnings += calibration_warnings(task, turn.model, at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from worker.decode.state import DecodeState, Plan
 from worker.decode.theme import EmbeddingSpace
 from worker.decode.validation import check_request
 from worker.decode.vocabulary import Vocabulary
-from worker.engine.request import GenerationRequest
+from worker.engine.request import GenerationRequest, TopTokens
 from worker.protocol import StepRecord
 from worker.thermo.entropy import InvalidRowError
 
@@ -39,11 +40,12 @@ class StepContext:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One emitted token. ``top_logprobs`` as (id, ln p), the most probable first."""
+    """One emitted token, and the likeliest ones before and after penalties and gravity."""
 
     token_id: int
     record: StepRecord
-    top_logprobs: tuple[tuple[int, float], ...]
+    top_logprobs: TopTokens
+    top_after: TopTokens = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Decider:
             bias = gravitate(row, state, limits.temperature, self._space)
             penalise(row, state)
             bias.apply(row)
+            top_after = _top_after(row, state.request.num_top_after)
             drawn = draw(row, limits, uniform(sampling.seed, state.request.choice, state.position))
         except InvalidRowError as error:
             return RowFailure(str(error))
@@ -111,7 +114,7 @@ class Decider:
             batch_size=step.batch_size,
         )
         state.advance(token_id)
-        return Decision(token_id, record, top_logprobs)
+        return Decision(token_id, record, top_logprobs, top_after)
 
 
 def _rows(logits: torch.Tensor) -> LogitRow:
@@ -123,5 +126,14 @@ def _rows(logits: torch.Tensor) -> LogitRow:
     return rows
 
 
-def _top_logprobs(row: Row, count: int) -> tuple[tuple[int, float], ...]:
+def _top_logprobs(row: Row, count: int) -> TopTokens:
     return tuple((int(id_), row.own_logprob(int(id_))) for id_ in row.largest(count))
+
+
+def _top_after(row: Row, count: int) -> TopTokens:
+    """Return the likeliest tokens as they stand now, ln softmax at temperature 1."""
+    if count == 0:
+        return ()
+    moments = row.moments(1.0)
+    log_normaliser = moments.peak_logit + math.log(moments.mass)
+    return tuple((int(id_), float(row.logits[id_]) - log_normaliser) for id_ in row.largest(count))

@@ -127,7 +127,12 @@ class Engine:
         if reason is not None:
             self._leave(active)
         output = StepOutput(
-            active.request.id, decision.token_id, decision.record, decision.top_logprobs, reason
+            active.request.id,
+            decision.token_id,
+            decision.record,
+            decision.top_logprobs,
+            reason,
+            decision.top_after,
         )
         self._deliver(active, output)
 

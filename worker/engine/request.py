@@ -10,6 +10,8 @@ from typing import Literal, TypeAlias
 from worker.protocol import DecodeControls, StepRecord
 
 FinishReason: TypeAlias = Literal["stop", "length"]
+TopTokens: TypeAlias = tuple[tuple[int, float], ...]
+"""(id, ln p) at temperature 1, the most probable first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class GenerationRequest:
     """Tokens to emit instead of sampling (replay); all is observed and controlled as if they were sampled."""
     is_exclusive: bool = False
     """Runs alone in the batch, for exact replay."""
+    num_top_after: int = 0
+    """How many of the likeliest tokens to report after penalties and gravity, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,10 @@ class StepOutput:
     request_id: str
     token_id: int
     record: StepRecord
-    top_logprobs: tuple[tuple[int, float], ...] = ()
+    top_logprobs: TopTokens = ()
     finish_reason: FinishReason | None = None
+    top_after: TopTokens = ()
+    """As ``top_logprobs``, but after penalties and gravity; empty unless asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from worker.errors import WorkerError
-from worker.protocol import DecodeControls
-from worker.server.choice import Piece, StepSink
+from worker.server.choice import Piece
 from worker.server.deps import Deps
 from worker.server.disconnect import until_client_leaves
-from worker.server.generation import FinishedChoice, Generation, SinksFor
+from worker.server.generation import FinishedChoice, Generation
 from worker.server.job import Job
 from worker.server.schema import GenerationBody
+from worker.server.sinks import trace_sinks
 from worker.server.sse import DONE, EventStream, frame
 
 Usage = dict[str, int]
@@ -67,7 +67,7 @@ class JsonResponse(Response):
 
 async def answer(request: Request, deps: Deps, body: GenerationBody, job: Job, shape: Shape) -> Response:
     """Raises WorkerError for what goes wrong before the first event; after it, the stream says so itself."""
-    generation = Generation(job, job.requests(), trace_sinks(job.controls, deps), deps)
+    generation = Generation(job, job.requests(), trace_sinks(job.controls, deps.trace), deps)
     headers = {"x-request-id": job.id}
     if not body.stream:
         async with generation:
@@ -80,18 +80,6 @@ async def answer(request: Request, deps: Deps, body: GenerationBody, job: Job, s
         stack.pop_all()  # from here on the frames own the generation
     frames = _frames(first, batches, generation, deps, shape, wants_usage=body.wants_usage_chunk)
     return EventStream(frames, ping_s=deps.settings.ping_s, on_end=generation.close, headers=headers)
-
-
-def trace_sinks(controls: DecodeControls, deps: Deps) -> SinksFor:
-    """Where a choice's steps go: to the turn's stream, where there is a turn and a Redis."""
-    trace, turn = deps.trace, controls.trace
-
-    def sinks_for(index: int) -> Sequence[StepSink]:
-        if trace is None or turn is None:
-            return ()
-        return (trace.open(turn.turn_id, index),)
-
-    return sinks_for
 
 
 async def _frames(

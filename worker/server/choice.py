@@ -6,21 +6,13 @@ import codecs
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from worker.decode.text import TextAssembler
 from worker.decode.vocabulary import Vocabulary
 from worker.engine.request import FinishReason, GenerationRequest, StepOutput
 from worker.protocol import StepRecord, TurnSummary
+from worker.server.sinks import StepSink
 from worker.thermo.entropic_time import summarise
-
-
-class StepSink(Protocol):
-    """Where a choice's steps go: the trace, or the answer to a replay."""
-
-    def add(self, record: StepRecord) -> None: ...
-
-    def end(self, finish_reason: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +67,7 @@ class Choice:
         """
         self._records.append(output.record)
         for sink in self._sinks:
-            sink.add(output.record)
+            sink.add(output)
         if output.finish_reason == "stop":  # the token that ends the choice is no part of its text
             return self._finish("stop", self._assembler.finish())
         delta = self._assembler.push(output.token_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -12,13 +12,12 @@ from typing import Self
 from worker.engine.request import EngineEvent, FinishReason, GenerationRequest, RequestFailed
 from worker.errors import GenerationFailedError, WorkerError
 from worker.protocol import TurnSummary
-from worker.server.choice import Choice, Piece, StepSink, TokenLogprob
+from worker.server.choice import Choice, Piece, TokenLogprob
 from worker.server.deps import Deps
 from worker.server.job import Job
+from worker.server.sinks import SinksFor
 
 log = logging.getLogger(__name__)
-
-SinksFor = Callable[[int], Sequence[StepSink]]
 
 
 @dataclass(frozen=True, slots=True)

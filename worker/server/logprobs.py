@@ -33,7 +33,7 @@ def completion_logprobs(
     """``{tokens, token_logprobs, top_logprobs, text_offset}``; the chosen token is always among the top."""
     return {
         "tokens": [_name(vocabulary, token.token_id) for token in tokens],
-        "token_logprobs": [_finite(token.logprob) for token in tokens],
+        "token_logprobs": [finite(token.logprob) for token in tokens],
         "top_logprobs": [_top(vocabulary, token) for token in tokens] if num_top else None,
         "text_offset": [token.text_offset for token in tokens],
     }
@@ -43,14 +43,14 @@ def _entry(vocabulary: Vocabulary, token_id: int, logprob: float) -> dict[str, A
     raw = vocabulary.token_bytes[token_id]
     return {
         "token": vocabulary.text(token_id),
-        "logprob": _finite(logprob),
+        "logprob": finite(logprob),
         "bytes": list(raw) if raw else list(vocabulary.text(token_id).encode()),
     }
 
 
 def _top(vocabulary: Vocabulary, token: TokenLogprob) -> dict[str, float]:
-    top = {_name(vocabulary, token_id): _finite(logprob) for token_id, logprob in token.top}
-    top.setdefault(_name(vocabulary, token.token_id), _finite(token.logprob))
+    top = {_name(vocabulary, token_id): finite(logprob) for token_id, logprob in token.top}
+    top.setdefault(_name(vocabulary, token.token_id), finite(token.logprob))
     return top
 
 
@@ -63,5 +63,6 @@ def _name(vocabulary: Vocabulary, token_id: int) -> str:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
 
 
-def _finite(logprob: float) -> float:
+def finite(logprob: float) -> float:
+    """Return what JSON can carry."""
     return max(logprob, _LOWEST)

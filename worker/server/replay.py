@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from worker.decode.vocabulary import Vocabulary
+from worker.engine.request import StepOutput, TopTokens
 from worker.errors import RequestError
-from worker.protocol import STEP_COLUMNS, StepRecord
+from worker.protocol import STEP_COLUMNS
 from worker.server.answer import JsonResponse
 from worker.server.deps import Deps, deps_of
 from worker.server.disconnect import until_client_leaves
 from worker.server.generation import Generation
 from worker.server.job import Job
+from worker.server.logprobs import finite
 from worker.server.parse import parse, read_body
 from worker.server.prepare import prepare_chat, prepare_completion
 from worker.server.schema import ChatBody, CompletionBody, ReplayBody
@@ -30,18 +34,22 @@ async def replay(request: Request) -> Response:
     if body.choice >= len(requests):
         raise RequestError(f"the request has {len(requests)} choices", param="choice")
     again = replace(requests[body.choice], forced_ids=forced, is_exclusive=not forced)
+    if body.num_top is not None:
+        shown = replace(again.sampling, num_top_logprobs=body.num_top)
+        again = replace(again, sampling=shown, num_top_after=body.num_top)
     steps = Steps()
     async with Generation(job, [again], lambda _: (steps,), deps) as generation:
         [choice] = await until_client_leaves(request.receive, generation.collect())
-    return JsonResponse(
-        {
-            "steps": steps.columns(),
-            "tokens": [record.token_id for record in steps.records],
-            "text": choice.text,
-            "model": deps.model_name,
-            "dtype": deps.engine.dtype,
-        }
-    )
+    answer = {
+        "steps": steps.columns(),
+        "tokens": steps.tokens(),
+        "text": choice.text,
+        "model": deps.model_name,
+        "dtype": deps.engine.dtype,
+    }
+    if body.num_top is not None:
+        answer |= {"environment": dict(deps.environment), **steps.shown(deps.engine.vocabulary)}
+    return JsonResponse(answer)
 
 
 def _forced_tokens(body: ReplayBody, deps: Deps) -> tuple[int, ...]:
@@ -63,13 +71,35 @@ class Steps:
     """Keeps the steps of one choice."""
 
     def __init__(self) -> None:
-        self.records: list[StepRecord] = []
+        self._outputs: list[StepOutput] = []
 
-    def add(self, record: StepRecord) -> None:
-        self.records.append(record)
+    def add(self, output: StepOutput) -> None:
+        self._outputs.append(output)
 
     def end(self, finish_reason: str) -> None:
         """Nothing to close."""
 
+    def tokens(self) -> list[int]:
+        return [output.token_id for output in self._outputs]
+
     def columns(self) -> dict[str, list[float]]:
-        return {name: [getattr(record, name) for record in self.records] for name in STEP_COLUMNS}
+        records = [output.record for output in self._outputs]
+        return {name: [getattr(record, name) for record in records] for name in STEP_COLUMNS}
+
+    def shown(self, vocabulary: Vocabulary) -> dict[str, Any]:
+        """``pieces``: each token's text. ``top``: per step the likeliest ``{id, piece, logprob}``.
+
+        ``top`` is of the model's own distribution, ``top_after`` of it after penalties and gravity.
+        """
+        return {
+            "pieces": [vocabulary.text(token_id) for token_id in self.tokens()],
+            "top": [_named(vocabulary, output.top_logprobs) for output in self._outputs],
+            "top_after": [_named(vocabulary, output.top_after) for output in self._outputs],
+        }
+
+
+def _named(vocabulary: Vocabulary, top: TopTokens) -> list[dict[str, Any]]:
+    return [
+        {"id": token_id, "piece": vocabulary.text(token_id), "logprob": finite(logprob)}
+        for token_id, logprob in top
+    ]

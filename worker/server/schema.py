@@ -119,3 +119,5 @@ class ReplayBody(RequestModel):
     endpoint: Literal["/v1/chat/completions", "/v1/completions"]
     choice: Annotated[int, Field(ge=0)] = 0
     tokens: Annotated[list[TokenId], Field(min_length=1, fail_fast=True)] | None = None
+    num_top: LogprobCount | None = None
+    """Answer the text of every token and so many of the likeliest ones at every step, too."""

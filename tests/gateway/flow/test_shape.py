@@ -12,11 +12,12 @@ from gateway.errors import InvalidRequest
 from gateway.flow.deps import Deps
 from gateway.flow.shape import TOKEN_PROMPT, shape
 from gateway.flow.turn import Assignment, Turn
+from gateway.settings import GatewaySettings, TextRetention
 from gateway.store.document import TaskDocument
 from tests.gateway.flow.conftest import MakeTurn
 from worker.protocol import AdaptiveControls, DecodeControls
 
-DEPS = cast(Deps, SimpleNamespace())
+DEPS = cast(Deps, SimpleNamespace(settings=GatewaySettings()))
 DOCUMENTS = (Document("a", "Alpha text.", "Alpha"), Document("b", "Beta text."), Document("c", "Gamma text."))
 REPORT = PruneReport(
     verdicts=(
@@ -215,3 +216,16 @@ async def test_leaving_the_calibration_is_a_warning(make_turn: MakeTurn) -> None
     assert warmer.warnings == ("The task 't' was calibrated at temperature 0.4; the request's is 0.9.",)
     other = await shaped(make_turn(task=document, body=body, model="n"))
     assert other.warnings == ("The task 't' was calibrated with the model 'm'.",)
+
+
+@pytest.mark.parametrize(("retention", "has_tokens"), [("full", True), ("hashed", False), ("none", False)])
+@pytest.mark.parametrize("gravity", [True, False])
+async def test_the_worker_writes_token_ids_only_where_the_text_may_be_kept(
+    make_turn: MakeTurn, retention: TextRetention, has_tokens: bool, gravity: bool
+) -> None:
+    deps = cast(Deps, SimpleNamespace(settings=GatewaySettings(text_retention=retention)))
+    turn = await shape(make_turn(assignment=Assignment(gravity=gravity)), deps)
+    assert turn.controls.trace is not None
+    assert turn.controls.trace.has_tokens is has_tokens
+    sent = DecodeControls.model_validate_json(turn.upstream_body["vllm_xargs"]["gravity"])
+    assert sent.trace == turn.controls.trace

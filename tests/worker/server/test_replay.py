@@ -141,3 +141,62 @@ def test_a_replay_that_cannot_be_is_a_400(
     response = client.post("/replay", json=body | change)
     assert response.status_code == 400
     assert response.json()["error"]["param"] == param
+
+
+def test_a_replay_shows_the_likeliest_tokens_before_and_after_gravity(
+    client: httpx.Client, model_name: str, tokenizer: Any
+) -> None:
+    controls = {"gravity": {"strength": 5.0, "keywords": ["mountain"], "boost_weight": 0.4, "plausible": 0}}
+    request = request_of(model_name, "unused", max_tokens=3, temperature=0)
+    request["vllm_xargs"] = {"gravity": json.dumps(controls)}
+    body = {"request": request, "endpoint": "/v1/chat/completions"}
+    old = client.post("/replay", json=body).json()
+    answer = client.post("/replay", json=body | {"num_top": 20}).json()
+    assert old.keys() == {"steps", "tokens", "text", "model", "dtype"}
+    for each in (old, answer):
+        del each["steps"]["engine_step"]  # counts on
+    assert {name: answer[name] for name in old} == old
+    assert answer["environment"]["dtype"] == old["dtype"]
+    assert answer["pieces"] == [tokenizer.decode([token_id]) for token_id in answer["tokens"]]
+    plain = client.post(
+        "/v1/completions", json=request_as_tokens(request, tokenizer) | {"logprobs": 5, "max_tokens": 1}
+    ).json()["choices"][0]["logprobs"]
+    first = {token["piece"]: token["logprob"] for token in answer["top"][0][:5]}
+    assert first == pytest.approx(plain["top_logprobs"][0], abs=1e-3)
+    before = {token["id"]: token["logprob"] for token in answer["top"][0]}
+    after = {token["id"]: token["logprob"] for token in answer["top_after"][0]}
+    words = (" mountain", "mountain", " Mountain", "Mountain", " mountains", "mountains")
+    pulled = {tokenizer.encode(word)[0] for word in words}
+    shifts = [after[id_] - before[id_] for id_ in before.keys() & after.keys() - pulled]
+    assert max(shifts) - min(shifts) < 1e-3  # what is not pulled loses one share, to what is
+    assert len(shifts) >= 10
+    assert max(shifts) <= 1e-3
+
+
+def request_as_tokens(request: dict[str, Any], tokenizer: Any) -> dict[str, Any]:
+    """The same question as a plain completion, without gravity."""
+    prompt = tokenizer.apply_chat_template(request["messages"], add_generation_prompt=True, tokenize=False)
+    return {"model": request["model"], "prompt": prompt, "temperature": 0}
+
+
+def test_a_replay_shows_at_most_20_tokens(client: httpx.Client, model_name: str) -> None:
+    body = {"request": request_of(model_name, "unused"), "endpoint": "/v1/chat/completions", "num_top": 21}
+    refused = client.post("/replay", json=body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "num_top")
+
+
+def test_a_trace_without_tokens_keeps_everything_else(
+    client: httpx.Client, valkey_url: str, model_name: str, wait_until: WaitUntil
+) -> None:
+    turns = {True: uuid.uuid4().hex, False: uuid.uuid4().hex}
+    for has_tokens, turn_id in turns.items():
+        request = request_of(model_name, turn_id, max_tokens=4)
+        trace = {"turn_id": turn_id, "has_tokens": has_tokens}
+        request["vllm_xargs"] = {"gravity": json.dumps(CONTROLS | {"trace": trace})}
+        assert client.post("/v1/chat/completions", json=request).status_code == 200
+    for turn_id in turns.values():
+        wait_until(lambda turn_id=turn_id: recorded(valkey_url, turn_id, 0)[1])
+    told, untold = (recorded(valkey_url, turn_id, 0)[0] for turn_id in turns.values())
+    assert [step.token_id for step in untold] == [-1] * 4
+    assert -1 not in [step.token_id for step in told]
+    assert [step.entropy_nats for step in untold] == [step.entropy_nats for step in told]
