@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, TypeVar
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
 from gateway.errors import ConfigError
 from gateway.store.backend import SourceFile
-from gateway.store.document import ConfigModel
-
-M = TypeVar("M", bound=ConfigModel)
+from gateway.store.lineage import first_problem
 
 
-def parse(file: SourceFile, model: type[M]) -> M:
-    """Return the document in ``file``. Raises ConfigError with the line and the path of the field."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One document as data, and where each of its fields stands."""
+
+    file: str
+    """For messages."""
+    data: Mapping[str, Any]
+    root: yaml.Node | None = None
+    """None where it was no text: messages have no line then."""
+
+    def problem(self, error: ValidationError) -> ConfigError:
+        """Return the first of pydantic's errors, with the line of its field."""
+        first = error.errors(include_url=False, include_input=False)[0]
+        return ConfigError(first_problem(error), file=self.file, line=self.line_of(first["loc"]))
+
+    def line_of(self, path: tuple[int | str, ...]) -> int | None:
+        """Return the line of the field at ``path``, or of the nearest one around it that is there."""
+        return _line_of(self.root, path) if self.root is not None else None
+
+
+def read(file: SourceFile) -> Written:
+    """Return the data in ``file``. Raises ConfigError with the line where it is not YAML or no mapping."""
     root = _compose(file)
     data = _Loader.data_of(root, file)
     if not isinstance(data, dict):
         raise ConfigError("must be a mapping of fields", file=file.name, line=1)
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        path = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        line = _line_of(root, first["loc"])
-        raise ConfigError(f"{path}: {message}" if path else message, file=file.name, line=line) from error
+    return Written(file.name, data, root)
 
 
 class _Loader(yaml.SafeLoader):
@@ -76,7 +88,6 @@ def _broken(error: yaml.MarkedYAMLError, file: SourceFile) -> ConfigError:
 
 
 def _line_of(root: yaml.Node, path: tuple[int | str, ...]) -> int:
-    """Return the line of the field at ``path``, or of the nearest one around it that is there."""
     node, line = root, root.start_mark.line
     for part in path:
         child = _child(node, part)

@@ -13,6 +13,7 @@ from watchfiles import awatch
 
 from gateway.errors import ConfigError
 from gateway.store.backend import ConfigFolder
+from gateway.store.editing import read_documents
 from gateway.store.snapshot import Snapshot, build_snapshot
 from gateway.telemetry.logs import log
 
@@ -54,7 +55,7 @@ class ConfigStore:
         self._folder = folder
         self._clock = clock
         files, self._seen = folder.read()
-        self._snapshot = build_snapshot(files, clock())
+        self._snapshot = build_snapshot(read_documents(files), clock())
         self._last_error: LoadError | None = None
         self._num_reloads = 0
 
@@ -78,7 +79,7 @@ class ConfigStore:
         self._seen = seen  # from before reading: what is written meanwhile is seen to differ at the next ring
         try:
             files, self._seen = self._folder.read()
-            fresh = build_snapshot(files, self._clock())
+            fresh = build_snapshot(read_documents(files), self._clock())
         except ConfigError as error:
             self._last_error = LoadError(error.file, error.line, error.message, self._clock())
             log(

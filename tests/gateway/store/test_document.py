@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from gateway.errors import ConfigError
 from gateway.store.backend import SourceFile
 from gateway.store.document import ExperimentDocument, TaskDocument
-from gateway.store.source import parse
+from gateway.store.editing import read_documents
+from gateway.store.lineage import effective
 
 SEED = {
     "task_type": "code_generation",
@@ -21,7 +22,8 @@ SEED = {
 
 
 def task(text: str) -> TaskDocument:
-    return parse(SourceFile("tasks", "tasks/t.yaml", text.encode()), TaskDocument)
+    documents = read_documents([SourceFile("tasks", "tasks/t.yaml", text.encode())])
+    return effective(documents, *documents.tasks)
 
 
 def broken(text: str) -> tuple[int | None, str]:
@@ -80,7 +82,7 @@ def test_what_is_no_document_is_an_error(text: str) -> None:
 
 def test_bytes_that_are_not_utf8_are_an_error() -> None:
     with pytest.raises(ConfigError, match="UTF-8"):
-        parse(SourceFile("tasks", "t.yaml", b"task_type: \xff\n"), TaskDocument)
+        read_documents([SourceFile("tasks", "t.yaml", b"task_type: \xff\n")])
 
 
 @pytest.mark.parametrize("number", [".nan", ".inf"])

@@ -7,6 +7,7 @@ import pytest
 
 from gateway.errors import ConfigError
 from gateway.store.backend import SourceFile
+from gateway.store.editing import read_documents
 from gateway.store.snapshot import Snapshot, build_snapshot
 from gateway.store.watch import ConfigStore
 
@@ -24,12 +25,12 @@ def experiment(name: str, rest: str = "", arm: str = "") -> SourceFile:
 
 
 def build(*files: SourceFile) -> Snapshot:
-    return build_snapshot((task("default"), *files), 1.0)
+    return build_snapshot(read_documents((task("default"), *files)), 1.0)
 
 
 def refused(*files: SourceFile) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
-        build_snapshot(files, 1.0)
+        build_snapshot(read_documents(files), 1.0)
     return caught.value
 
 
@@ -72,7 +73,7 @@ def test_a_task_or_an_experiment_stands_once() -> None:
 
 def test_experiments_name_tasks_that_exist() -> None:
     error = refused(task("default"), experiment("e", "tasks: [nowhere]\n"))
-    assert error.file == "experiments/e.yaml"
+    assert error.file == "experiments/e"
     assert "nowhere" in error.message
     error = refused(task("default"), experiment("e", arm=", task: nowhere"))
     assert "arms.1.task" in error.message
