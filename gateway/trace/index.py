@@ -8,8 +8,7 @@ one short field and is read in 20 ms; the few entries that match are then fetche
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -30,8 +29,7 @@ return id
 """
 
 
-@dataclass(frozen=True, slots=True)
-class IndexLine:
+class IndexLine(NamedTuple):
     """What a query can ask of a turn. ``received_at`` is Unix time, seconds; ``user`` is a hash."""
 
     id: str
@@ -47,16 +45,13 @@ class IndexLine:
 
 def line_of(summary: Mapping[Any, Any]) -> bytes:
     """Return the index's line for the fields of an entry of ``ng:turns``."""
-    values = [
-        summary.get(name) for name in ("task", "lane", "config_sha", "experiment", "status", "model", "user")
-    ]
-    return orjson.dumps([summary["id"], summary["received_at"], *(value or "" for value in values)])
+    return orjson.dumps([summary.get(name, "") for name in IndexLine._fields])
 
 
 def parse_line(line: bytes) -> IndexLine:
     """Raise TraceError where it is no line; columns that a later version added are ignored."""
     try:
-        return IndexLine(*orjson.loads(line)[: len(IndexLine.__slots__)])
+        return IndexLine._make(orjson.loads(line)[: len(IndexLine._fields)])
     except (TypeError, ValueError) as error:
         raise TraceError(f"{TURNS_INDEX_KEY} holds a damaged entry: {error}") from error
 

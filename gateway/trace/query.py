@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
@@ -39,31 +40,6 @@ class TurnQuery:
     user: str | None = None
     limit: int | None = DEFAULT_LIMIT
     model: str | None = None
-
-    def matches(self, line: IndexLine) -> bool:
-        """Whether a turn is one of those."""
-        wanted = (
-            (self.task, line.task),
-            (self.lane, line.lane),
-            (self.experiment, line.experiment),
-            (self.status, line.status),
-            (self.model, line.model),
-            (None if self.user is None else text_hash(self.user), line.user),
-        )
-        return (
-            all(value is None or value == found for value, found in wanted)
-            and (self.config_sha is None or line.config_sha.startswith(self.config_sha))
-            and (self.since is None or line.received_at >= self.since)
-            and (self.until is None or line.received_at <= self.until)
-        )
-
-    def marks(self) -> tuple[bytes, ...]:
-        """Return what stands in the line of every turn that matches: looked for before it is parsed."""
-        whole = [self.task, self.lane, self.experiment, self.status, self.model]
-        if self.user is not None:
-            whole.append(text_hash(self.user))
-        marks = [orjson.dumps(value) for value in whole if value is not None]
-        return (*marks, orjson.dumps(self.config_sha)[:-1]) if self.config_sha is not None else tuple(marks)
 
     def first_id(self) -> str:
         """Return the stream id before which no turn matches. None such is last: a record may be late."""
@@ -117,6 +93,36 @@ class TurnSummaryRow:
     finish: str = ""
 
 
+class _Filter:
+    """A query made ready for many lines."""
+
+    def __init__(self, query: TurnQuery) -> None:
+        wanted = {
+            "task": query.task,
+            "lane": query.lane,
+            "experiment": query.experiment,
+            "status": query.status,
+            "model": query.model,
+            "user": None if query.user is None else text_hash(query.user),
+        }
+        self._wanted = {name: value for name, value in wanted.items() if value is not None}
+        self._sha = query.config_sha or ""
+        self._since = -math.inf if query.since is None else query.since
+        self._until = math.inf if query.until is None else query.until
+        self._marks = [*map(orjson.dumps, self._wanted.values()), orjson.dumps(self._sha)[:-1]]
+        """What stands in every line that is admitted: looked for before it is parsed."""
+
+    def admits_line(self, line: bytes) -> bool:
+        return all(mark in line for mark in self._marks) and self.admits(parse_line(line))
+
+    def admits(self, turn: IndexLine | TurnSummaryRow) -> bool:
+        return (
+            self._since <= turn.received_at <= self._until
+            and turn.config_sha.startswith(self._sha)
+            and all(getattr(turn, name) == value for name, value in self._wanted.items())
+        )
+
+
 _KINDS: Mapping[str, type] = {
     name: next(each for each in (int, float, str) if hint in (each, each | None))
     for name, hint in get_type_hints(TurnSummaryRow).items()
@@ -155,21 +161,17 @@ def parse_row(entry_id: bytes, entry: Mapping[bytes, bytes]) -> TurnSummaryRow:
 
 
 async def _matching(redis: Redis, query: TurnQuery) -> AsyncIterator[Sequence[TurnSummaryRow]]:
-    marks = query.marks()
+    wanted = _Filter(query)
     oldest = b""
     async for page in _pages(redis, TURNS_INDEX_KEY, "+", query):
-        found = [
-            entry_id
-            for entry_id, entry in page
-            if all(mark in entry[LINE] for mark in marks) and query.matches(parse_line(entry[LINE]))
-        ]
+        found = [entry_id for entry_id, entry in page if wanted.admits_line(entry[LINE])]
         for start in range(0, len(found), ROWS_PER_FETCH):
             yield await _rows(redis, found[start : start + ROWS_PER_FETCH])
         oldest = page[-1][0]
     # What was written before there was an index, or is trimmed from it already.
     async for page in _pages(redis, TURNS_KEY, f"({oldest.decode()}" if oldest else "+", query):
         rows = [parse_row(*entry) for entry in page]
-        yield [row for row in rows if query.matches(_line(row))]
+        yield [row for row in rows if wanted.admits(row)]
 
 
 async def _rows(redis: Redis, entry_ids: Sequence[bytes]) -> Sequence[TurnSummaryRow]:
@@ -192,7 +194,3 @@ async def _pages(redis: Redis, key: str, last_id: str, query: TurnQuery) -> Asyn
             return
         last_id = f"({page[-1][0].decode()}"
         count = PAGE
-
-
-def _line(row: TurnSummaryRow) -> IndexLine:
-    return IndexLine(**{name: getattr(row, name) for name in IndexLine.__slots__})
