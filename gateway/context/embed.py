@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from gateway.context.encoding import BUNDLED_ENCODER, Encoding, Precision, Space
+from gateway.context.encoding import BUNDLED_ENCODER, Encoding, Precision, Space, Vectors
 from gateway.context.encoding_cache import EncodingCache
 from gateway.context.local import LocalSource
 from gateway.context.remote import RemoteSettings, RemoteSource
@@ -137,6 +137,22 @@ class Encoder:
         for tier in tiers:
             self._metrics.encodings.labels(self._name, tier).inc()
         return Encoded(encodings, tiers, encode_ms)
+
+    async def until_idle(self) -> None:
+        """Return once nobody waits for an encoding."""
+        while self._flights:
+            await asyncio.wait({flight.task for flight in self._flights.values()})
+
+    async def vectors_of(self, texts: Sequence[str]) -> list[Vectors]:
+        """Return each text's vector [d], of unit length. Raises EncoderError.
+
+        For texts that come once: what has been encoded before is used, and nothing is kept or shared.
+        """
+        await self._source.warm()
+        found = {text: self._cache.get(key) for key, text in zip(await _hashed(texts), texts, strict=True)}
+        missing = [text for text, entry in found.items() if entry is None]
+        fresh = dict(zip(missing, (await self._source.encode(missing))[0], strict=True)) if missing else {}
+        return [(found[text] or fresh[text]).vector for text in texts]
 
     def close(self) -> None:
         """End the thread; what waits for it is cancelled."""

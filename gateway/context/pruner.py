@@ -128,12 +128,12 @@ class Pruner:
             return "the encoder took too long"
 
     def _sorted_out(self, query: PruneQuery, choice: EncoderChoice) -> tuple[Encoder, Sorting]:
-        question = _bounded(query.question)
+        question = bounded(query.question)
         encoder = self.encoders.choose(choice, question, query.documents)
         return encoder, sort_out(question, query.documents, encoder.can_read)
 
     async def _weigh(self, query: PruneQuery, encoder: Encoder, sorting: Sorting) -> Weighed:
-        question = _bounded(query.question)
+        question = bounded(query.question)
         documents = [query.documents[index] for index in sorting.judged]
         history = needed_history(question, query.history)
         encoded = await encode_request(encoder, [question, *history], documents)
@@ -165,7 +165,7 @@ async def _count(
     return await count_tokens([render_document(each, options.template) + SEPARATOR for each in documents])
 
 
-def _bounded(question: str) -> str:
-    """Return a question of any length as its beginning and its end: that is where people ask."""
+def bounded(text: str) -> str:
+    """Return a text of any length as its beginning and its end: in a question, that is where people ask."""
     half = _QUESTION_CHARS // 2
-    return question if len(question) <= _QUESTION_CHARS else f"{question[:half]} {question[-half:]}"
+    return text if len(text) <= _QUESTION_CHARS else f"{text[:half]} {text[-half:]}"

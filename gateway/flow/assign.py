@@ -27,7 +27,12 @@ CONTROL = Arm(name="control", start=0.0, pruning=False, gravity=False)
 
 
 async def assign(turn: Turn, deps: Deps) -> Turn:
-    """Fix the configuration snapshot, the task and the lane. Raises InvalidRequest where none is such."""
+    """Fix the configuration snapshot, the task and the lane. Raises InvalidRequest where none is such.
+
+    A shadow comes with all three: the control's, of the snapshot that its original was served with.
+    """
+    if turn.shadow_of:
+        return turn
     snapshot = deps.config.snapshot
     task = requested_task(turn.requested_task, snapshot.tasks)
     experiment = experiment_for(task.task_type, snapshot.experiments)
@@ -65,10 +70,14 @@ def choose_lane(turn: Turn, experiment: ExperimentDocument | None) -> tuple[Assi
     unit = f"{_hash64('unit', key):016x}" if is_sticky else ""
     if position(experiment.enrol_seed, key) >= experiment.coverage:
         return Assignment(
-            experiment=experiment.id, unit=unit, is_sticky=is_sticky, reason="not_enrolled"
+            experiment=experiment.id,
+            experiment_version=experiment.version,
+            unit=unit,
+            is_sticky=is_sticky,
+            reason="not_enrolled",
         ), TREATMENT
     arm = arm_at(position(experiment.arm_seed, key), experiment.arms)
-    return _assignment(arm, experiment.id, "split", unit=unit, is_sticky=is_sticky), arm
+    return replace(lane_of(arm, experiment, "split"), unit=unit, is_sticky=is_sticky), arm
 
 
 def targeting_key(turn: Turn, unit_header: str | None) -> tuple[str, bool]:
@@ -99,22 +108,17 @@ def _overridden(lane: str, experiment: ExperimentDocument | None) -> tuple[Assig
         raise InvalidRequest(
             f"There is no such lane. The lanes are: {', '.join(arms)}.", param="X-Gravity-Lane"
         )
-    return _assignment(arm, experiment.id if experiment else "", "override"), arm
+    return lane_of(arm, experiment, "override"), arm
 
 
-def _assignment(
-    arm: Arm,
-    experiment: str,
-    reason: Literal["split", "override"],
-    *,
-    unit: str = "",
-    is_sticky: bool = False,
+def lane_of(
+    arm: Arm, experiment: ExperimentDocument | None, reason: Literal["split", "override", "shadow"]
 ) -> Assignment:
+    """Return what an arm means for a turn, whoever its unit is."""
     return Assignment(
         lane=arm.name,
-        experiment=experiment,
-        unit=unit,
-        is_sticky=is_sticky,
+        experiment=experiment.id if experiment else "",
+        experiment_version=experiment.version if experiment else 0,
         reason=reason,
         pruning=arm.pruning,
         gravity=arm.gravity,

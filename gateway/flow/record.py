@@ -7,19 +7,18 @@ a bounded queue, and what falls out of it is counted.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 from redis.typing import EncodableT
 
 from gateway.flow.retention import encoded
 from gateway.flow.turn import Turn
 from gateway.settings import GatewaySettings, TextRetention
+from gateway.store.backlog import Backlog, BacklogMetrics, Room
 from gateway.telemetry import genai
 from gateway.telemetry.logs import log
 from gateway.telemetry.metrics import OTHER, Metrics, TurnLabels, closed
@@ -30,11 +29,7 @@ from gateway.trace.keys import turn_key as turn_key
 if TYPE_CHECKING:
     from gateway.flow.deps import Deps
 
-BATCH = 64
-GATHER_S = 0.02
-"""A batch costs little more than a single record, so the first one waits for others."""
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 
 Summary: TypeAlias = dict[EncodableT, EncodableT]
 
@@ -57,96 +52,75 @@ class _Entry:
     record: bytes
     summary: Summary
 
+    @property
+    def num_bytes(self) -> int:
+        return len(self.record)
+
 
 class Recorder:
-    """The bounded queue in front of Redis, and the task that empties it."""
+    """Turns on their way to Redis."""
 
     def __init__(self, redis: Redis, settings: GatewaySettings, metrics: Metrics) -> None:
-        self._redis = redis
         self._settings = settings
-        self._metrics = metrics
-        self._waiting: deque[_Entry] = deque()
-        self._num_bytes = 0
-        self._arrival = asyncio.Event()
-        self.num_lost = 0
+        self._backlog = Backlog(
+            _TurnWriter(redis, settings),
+            Room(settings.record_queue, MAX_WAITING_BYTES),
+            BacklogMetrics(
+                metrics.records_waiting,
+                metrics.record_failures,
+                metrics.records_not_written,
+                failure_event="records_not_written",
+            ),
+        )
 
     @property
     def num_waiting(self) -> int:
-        return len(self._waiting)
+        return self._backlog.num_waiting
+
+    @property
+    def num_lost(self) -> int:
+        return self._backlog.num_lost
 
     def submit(self, turn: Turn) -> None:
         """Queue a turn. The oldest make room where there is none."""
         content = encoded(turn, self._settings.text_retention)
         if len(content) > self._settings.max_record_bytes:
             content = encoded(turn, "none")
-        self._waiting.append(_Entry(turn_key(turn.id), content, summary(turn, self._settings.text_retention)))
-        self._num_bytes += len(content)
-        while len(self._waiting) > self._settings.record_queue or self._num_bytes > MAX_WAITING_BYTES:
-            self._take()
-            self._lose(1)
-        self._metrics.records_waiting.set(len(self._waiting))
-        self._arrival.set()
+        self._backlog.submit(_Entry(turn_key(turn.id), content, summary(turn, self._settings.text_retention)))
 
     async def watch(self) -> None:
         """Write what comes, until cancelled."""
-        pause_s = FIRST_PAUSE_S
-        is_retry = False
-        while True:
-            await self._arrival.wait()
-            await asyncio.sleep(GATHER_S)
-            try:
-                await self._write(is_retry=is_retry)
-                pause_s, is_retry = FIRST_PAUSE_S, False
-            except (RedisError, OSError) as error:
-                self._metrics.record_failures.inc()
-                log(
-                    logger,
-                    logging.WARNING,
-                    "records_not_written",
-                    reason=str(error),
-                    waiting=self.num_waiting,
-                )
-                await asyncio.sleep(pause_s)
-                pause_s, is_retry = min(2 * pause_s, LONGEST_PAUSE_S), True
+        await self._backlog.watch()
 
     async def close(self) -> None:
         """Write what is left, once; what Redis does not take now is lost and counted."""
-        try:
-            while self._waiting:
-                await self._write(is_retry=False)
-        except (RedisError, OSError):
-            self._lose(len(self._waiting))
-            self._waiting.clear()
+        await self._backlog.close()
 
-    async def _write(self, *, is_retry: bool) -> None:
-        batch = list(self._waiting)[:BATCH]
-        missing = await self._missing(batch) if is_retry else batch
+
+class _TurnWriter:
+    """Writes a batch of turns in one transaction."""
+
+    def __init__(self, redis: Redis, settings: GatewaySettings) -> None:
+        self._redis = redis
+        self._settings = settings
+
+    async def write(self, batch: Sequence[_Entry]) -> None:
         async with self._redis.pipeline(transaction=True) as pipe:
-            for entry in missing:
+            for entry in batch:
                 pipe.set(entry.key, entry.record, ex=self._settings.record_ttl_s)
                 pipe.eval(*write_arguments(entry.summary, self._settings.max_turns))
             await pipe.execute()
-        written = set(map(id, batch))
-        while self._waiting and id(self._waiting[0]) in written:
-            self._take()
-        self._metrics.records_waiting.set(len(self._waiting))
-        if not self._waiting:
-            self._arrival.clear()
 
-    async def _missing(self, batch: list[_Entry]) -> list[_Entry]:
-        """An attempt that timed out may have been carried out: leave out what is there already."""
+    async def write_again(self, batch: Sequence[_Entry]) -> None:
+        """Leave out what is there already."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for entry in batch:
                 pipe.exists(entry.key)
             found = await pipe.execute()
-        return [entry for entry, is_there in zip(batch, found, strict=True) if not is_there]
+        await self.write([entry for entry, is_there in zip(batch, found, strict=True) if not is_there])
 
-    def _take(self) -> None:
-        self._num_bytes -= len(self._waiting.popleft().record)
-
-    def _lose(self, count: int) -> None:
-        self.num_lost += count
-        self._metrics.records_not_written.inc(count)
+    def lost(self, entry: _Entry) -> None:
+        """Nobody has to know more than that one was lost."""
 
 
 def summary(turn: Turn, retention: TextRetention = "full") -> Summary:

@@ -25,7 +25,7 @@ class Assignment:
     unit: str = ""
     """Hash of the targeting key; empty where the lane is not sticky."""
     is_sticky: bool = False
-    reason: Literal["default", "split", "override", "not_enrolled"] = "default"
+    reason: Literal["default", "split", "override", "not_enrolled", "shadow"] = "default"
     pruning: bool = True
     gravity: bool = True
 

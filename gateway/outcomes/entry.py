@@ -1,4 +1,4 @@
-"""An experiment's stream in Redis, ``ng:outcomes:ID:VERSION``: its three kinds of entry and their fields.
+"""An experiment's stream in Redis, ``ng:outcomes:{ID:VERSION}``: its three kinds of entry and their fields.
 
 An *exposure* says that a unit has come under an arm; there is one a unit. An *outcome* is what was measured
 of one turn; with an empty arm the unit was not enrolled yet, which is the period before (CUPED). *Feedback*
@@ -17,6 +17,7 @@ import orjson
 
 OUTCOMES_KEY_PREFIX = "ng:outcomes:"
 EXPOSED_KEY_PREFIX = "ng:exposed:"
+WRITTEN_KEY_PREFIX = "ng:written:"
 FEEDBACK_KEY_PREFIX = "ng:feedback:"
 
 
@@ -58,13 +59,18 @@ Entry: TypeAlias = Exposure | TurnOutcome | Feedback
 
 
 def outcomes_key(experiment: str, version: int) -> str:
-    """Redis key of an experiment's stream."""
-    return f"{OUTCOMES_KEY_PREFIX}{experiment}:{version}"
+    """Redis key of an experiment's stream; the braces keep all keys of the experiment in one slot."""
+    return f"{OUTCOMES_KEY_PREFIX}{{{experiment}:{version}}}"
 
 
 def exposed_key(experiment: str, version: int, unit: str) -> str:
     """Redis key that is there once a unit's exposure has been written."""
-    return f"{EXPOSED_KEY_PREFIX}{experiment}:{version}:{unit}"
+    return f"{EXPOSED_KEY_PREFIX}{{{experiment}:{version}}}:{unit}"
+
+
+def written_key(experiment: str, version: int, ledger: str) -> str:
+    """Redis key of the number of the last entry that a gateway has written to an experiment's stream."""
+    return f"{WRITTEN_KEY_PREFIX}{{{experiment}:{version}}}:{ledger}"
 
 
 def feedback_key(turn_id: str) -> str:

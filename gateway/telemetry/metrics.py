@@ -103,6 +103,55 @@ class Metrics:
         self.records_waiting = Gauge(
             "gravity_records_waiting", "Turn records that wait to be written", registry=registry
         )
+        self.outcomes_not_written = Counter(
+            "gravity_outcomes_not_written",
+            "Exposures and outcomes of experiments lost because Redis was away or too slow",
+            registry=registry,
+        )
+        self.outcome_failures = Counter(
+            "gravity_outcome_write_failures",
+            "Attempts to write exposures and outcomes that Redis did not take",
+            registry=registry,
+        )
+        self.outcomes_waiting = Gauge(
+            "gravity_outcomes_waiting", "Exposures and outcomes that wait to be written", registry=registry
+        )
+        self.texts_not_measured = Counter(
+            "gravity_outcome_texts_not_measured",
+            "Outcomes without theme_relevance (busy: too many waited; failed: the encoder did not answer)",
+            ("reason",),
+            registry=registry,
+        )
+        self.feedback = Counter(
+            "gravity_feedback",
+            "Numbers that clients reported of a turn: new, repeated, unknown (no such turn), full",
+            ("result",),
+            registry=registry,
+        )
+        self.shadows = Counter(
+            "gravity_shadows",
+            "Finished shadow turns, which no client waits for, by outcome: ok, error, cancelled",
+            ("outcome",),
+            registry=registry,
+        )
+        self.shadows_left_out = Counter(
+            "gravity_shadows_left_out",
+            "Shadow turns not begun: limit, busy (no idle worker), draining, changed (the configuration)",
+            ("reason",),
+            registry=registry,
+        )
+        self.guardrails_broken = Counter(
+            "gravity_guardrail_broken",
+            "Guardrails of experiments found broken, once each",
+            ("metric", "action"),
+            registry=registry,
+        )
+        self.guardrail_actions = Counter(
+            "gravity_guardrail_actions",
+            "What was tried for a broken guardrail (stop, roll_back), and the result: done, failed",
+            ("action", "result"),
+            registry=registry,
+        )
         self.encodings = Counter(
             "gravity_encodings",
             "Texts that pruning needed encoded, by where the encoding came from: process, redis, encoder",
