@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.errors import PublishRefused
 from gateway.settings import GatewaySettings
+from gateway.store.canary import has_been_on_share, is_candidate
 from gateway.store.centre import FieldChange, Note
 from gateway.store.document import TaskDocument
 from gateway.store.documents import Documents
@@ -60,11 +61,13 @@ def jumps(before: Documents, after: Documents, limits: JumpLimits) -> tuple[Fiel
     """Return the fields of effective tasks that change by more than ``limits`` allow, by path.
 
     So a number of ``default`` counts for every task that inherits it. A new task jumps from nowhere: no
-    request could name it before, and an arm that tries it has its share of the traffic. Nor has a section or a bound that
-    comes or goes a distance.
+    request could name it before, and an arm that tries it has its share of the traffic. Nor has a section or
+    a bound that comes or goes a distance. What a share of the traffic tries or has tried is no jump.
     """
     found = []
     for name in sorted(before.tasks.keys() & after.tasks.keys()):
+        if has_been_on_share(before, after, name) or is_candidate(after, name):
+            continue
         one, other = _numbers(effective(before, name)), _numbers(effective(after, name))
         allowed = _allowed(limits)
         found += [

@@ -17,8 +17,10 @@ from gateway.store.canary import (
     shared_tasks,
     without_decided_shares,
 )
+from gateway.store.centre import Note
 from gateway.store.document import Arm, ExperimentDocument
 from gateway.store.documents import Documents
+from gateway.store.guards import JumpLimits, check
 from gateway.store.snapshot import build_snapshot
 
 DEFAULT = {"task_type": "default", "sampling": {"temperature": 0.7}}
@@ -172,3 +174,16 @@ def test_a_candidate_is_known_by_its_experiment() -> None:
     assert not is_candidate(shared, "story")
     experiment = {**shared.experiments["story-candidate"], "is_active": False}
     assert not is_candidate(Documents(shared.tasks, {"story-candidate": experiment}), "story_candidate")
+
+
+def test_what_has_been_on_a_share_needs_no_force() -> None:
+    note, limits = Note("ada", "stronger"), JumpLimits()
+    shared = put_on_share(HEAD, STRONG, 0.1, number=1)
+    with pytest.raises(PublishRefused, match=r"tasks\.story\.gravity_strength: 1\.2 -> 8"):
+        check(HEAD, STRONG, note, limits)
+    check(HEAD, shared, note, limits)
+    check(shared, STRONG, note, limits)
+    with pytest.raises(PublishRefused, match=r"tasks\.story\.gravity_strength: 1\.2 -> 9"):
+        check(shared, documents(DEFAULT, STORY | {"gravity_strength": 9}), note, limits)
+    stronger = put_on_share(shared, documents(DEFAULT, STORY | {"gravity_strength": 15}), 0.1, number=2)
+    check(shared, stronger, note, limits)  # a candidate may jump: few are served by it
