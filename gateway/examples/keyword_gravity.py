@@ -7,7 +7,6 @@ Strength g adds 0.2 g nats to a theme word and takes g nats from a penalised one
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -16,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.examples.laboratory import Completion, Laboratory, Sampling
+from gateway.lab.repetition import rep_n
 from worker.protocol import DecodeControls, GravityControls
 
 STRENGTHS = (0.0, 1.2, 3.0)
@@ -63,12 +63,6 @@ def rate(answer: Sequence[str], wanted: Sequence[str]) -> float:
     """Return the share of words that are one of those wanted, or its plain plural."""
     forms = {form for word in wanted for form in (word, word + "s", word + "es")}
     return sum(word in forms for word in answer) / max(1, len(answer))
-
-
-def rep_n(answer: Sequence[str], n: int) -> float:
-    """Return the share of n-grams that are repetitions: 1 - distinct / all; 0 for a text without one."""
-    grams = Counter(tuple(answer[start : start + n]) for start in range(len(answer) - n + 1))
-    return 1 - len(grams) / grams.total() if grams else 0.0
 
 
 def controls(strength: float) -> DecodeControls:

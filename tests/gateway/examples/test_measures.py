@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.examples.keyword_gravity import rate, rep_n, words
+from gateway.examples.keyword_gravity import rate, words
 
 
 def test_words_are_lower_case_letters() -> None:
@@ -15,10 +15,3 @@ def test_the_rate_counts_words_and_their_plurals() -> None:
     text = words("search the array, then search both arrays again")
     assert rate(text, ("search", "array")) == pytest.approx(4 / 8)
     assert rate([], ("search",)) == 0.0
-
-
-def test_rep_4_is_the_share_of_4_grams_seen_before() -> None:
-    # a b c d a b c d: abcd bcda cdab dabc abcd -> 4 distinct of 5
-    assert rep_n(list("abcdabcd"), 4) == pytest.approx(1 / 5)
-    assert rep_n(list("abcdefgh"), 4) == 0.0
-    assert rep_n(list("abc"), 4) == 0.0
