@@ -26,7 +26,11 @@ from gateway.flow.bucket import TaskEntropies
 from gateway.flow.deps import Deps
 from gateway.flow.drain import Drain
 from gateway.flow.environment import own_environment
+from gateway.flow.pipeline import serve
 from gateway.flow.record import Recorder
+from gateway.flow.shadow import Shadows
+from gateway.outcomes.ledger import Bounds, Ledger
+from gateway.outcomes.relevance import AnswerMeasure
 from gateway.pool.registry import Pool
 from gateway.settings import GatewaySettings
 from gateway.store.connection import RedisWatch, open_redis
@@ -63,7 +67,10 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await deps.shadows.close()
+            await deps.answers.close()
             await deps.pruner.aclose()
+            await deps.ledger.close()
             await deps.recorder.close()
             await deps.pool.close()
             await deps.redis.aclose()
@@ -79,6 +86,8 @@ def create_app(settings: GatewaySettings) -> FastAPI:
 def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
     """Build the parts. Raises ConfigError where configuration or selector cannot be used."""
     redis = open_redis(settings)
+    bounds = Bounds(settings.max_outcomes, settings.outcome_ttl_s)
+    ledger = Ledger(redis, uuid.uuid4().hex, bounds, metrics)
     selector = Selector.load(settings.selector)
     return Deps(
         settings=settings,
@@ -87,6 +96,9 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
         pool=Pool.open(settings, time.monotonic, own_environment(settings, selector.version)),
         entropies=TaskEntropies(redis, settings.entropy_weight),
         recorder=Recorder(redis, settings, metrics),
+        ledger=ledger,
+        answers=AnswerMeasure(ledger, settings.encoder_timeout_s, metrics),
+        shadows=Shadows(serve, settings.max_shadows),
         drain=Drain(),
         metrics=metrics,
         fields=FieldNotes(logger),
@@ -140,6 +152,8 @@ def _watches(deps: Deps) -> dict[str, Callable[[], Awaitable[None]]]:
         "watch workers": deps.pool.watch,
         "watch redis": deps.redis_watch.watch,
         "write records": deps.recorder.watch,
+        "write outcomes": deps.ledger.watch,
+        "measure answers": deps.answers.watch,
         "share entropies": lambda: deps.entropies.watch(lambda: deps.config.snapshot.tasks.keys()),
     }
 

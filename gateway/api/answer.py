@@ -39,11 +39,14 @@ class TurnResponse(Response):
         self._turn = turn
         self._deps = deps
         self._named = {TURN_HEADER: turn.id}
+        self._finished: Turn | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         work = self._stream if self._turn.is_streaming else self._send_whole
         with contextlib.suppress(ClientDisconnect):  # nobody is there to be told
             await while_connected(receive, work(scope, receive, send), self._turn.id)
+        if self._finished is not None:
+            self._deps.shadows.follow(self._finished, self._deps)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         settings = self._deps.settings
@@ -79,7 +82,7 @@ class TurnResponse(Response):
     async def _served(self, emit: Emit) -> RequestError | None:
         """Run the turn; return the error that the client is to be told."""
         try:
-            await serve(self._turn, self._deps, emit)
+            self._finished = await serve(self._turn, self._deps, emit)
         except RequestError as error:
             return error
         except Exception:

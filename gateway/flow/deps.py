@@ -11,6 +11,9 @@ from gateway.context.pruner import Pruner
 from gateway.flow.bucket import TaskEntropies
 from gateway.flow.drain import Drain
 from gateway.flow.record import Recorder
+from gateway.flow.shadow import Shadows
+from gateway.outcomes.ledger import Ledger
+from gateway.outcomes.relevance import AnswerMeasure
 from gateway.pool.registry import Pool
 from gateway.settings import GatewaySettings
 from gateway.store.connection import RedisWatch
@@ -29,6 +32,9 @@ class Deps:
     pool: Pool
     entropies: TaskEntropies
     recorder: Recorder
+    ledger: Ledger
+    answers: AnswerMeasure
+    shadows: Shadows
     drain: Drain
     metrics: Metrics
     fields: FieldNotes

@@ -16,6 +16,7 @@ class Drain:
         self.is_draining = False
         self._is_cut_off = False
         self._open: set[asyncio.Timeout] = set()
+        self._optional: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -43,9 +44,16 @@ class Drain:
                 raise ShuttingDown(retry_after_s=1.0) from None
             raise
 
+    def ends_at_begin(self, task: asyncio.Task[None]) -> None:
+        """Nobody waits for ``task``: cancel it when the gateway begins to leave."""
+        self._optional.add(task)
+        task.add_done_callback(self._optional.discard)
+
     def begin(self) -> None:
         """From now on the gateway is not ready; it still serves whoever has not noticed."""
         self.is_draining = True
+        for task in self._optional:
+            task.cancel()
 
     async def wait(self, grace_s: float) -> int:
         """Return once no turn is open; after ``grace_s`` cut the rest off. Returns how many were."""

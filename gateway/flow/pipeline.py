@@ -1,6 +1,7 @@
 """The path of a request, top to bottom. Stage 1, receive, is gateway/api: it makes the Turn.
 
 2 assign    which task and lane                            assign.py
+            that its unit has come under the lane          expose.py
 3 prune     the documents that stay                        prune.py
 4 shape     controls, prompt, defaults                     shape.py
 5 bucket    the s that is expected                         bucket.py
@@ -13,12 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Protocol
 
 from gateway.errors import InternalError, RequestError
 from gateway.flow.assign import assign
 from gateway.flow.bucket import bucket
 from gateway.flow.deps import Deps
 from gateway.flow.dispatch import dispatch
+from gateway.flow.expose import expose
 from gateway.flow.prune import prune
 from gateway.flow.record import record
 from gateway.flow.relay import Emit, relay
@@ -27,8 +30,14 @@ from gateway.flow.tally import Tally
 from gateway.flow.turn import Turn
 
 
-async def serve(turn: Turn, deps: Deps, emit: Emit) -> None:
-    """Serve one turn: ``emit`` gets the answer, piece by piece.
+class Serve(Protocol):
+    """What serves a turn."""
+
+    async def __call__(self, turn: Turn, deps: Deps, emit: Emit) -> Turn: ...
+
+
+async def serve(turn: Turn, deps: Deps, emit: Emit) -> Turn:
+    """Serve one turn: ``emit`` gets the answer, piece by piece. Returns the turn as it was recorded.
 
     Raises RequestError for what the client must be told; before the first emit it is a status code. Being
     cancelled (the client has gone) stops the work in whatever stage it is.
@@ -37,6 +46,7 @@ async def serve(turn: Turn, deps: Deps, emit: Emit) -> None:
     try:
         async with deps.drain.turn():
             turn = await assign(turn, deps)
+            turn = await expose(turn, deps)
             turn = await prune(turn, deps)
             turn = await shape(turn, deps)
             turn = await bucket(turn, deps)
@@ -52,7 +62,8 @@ async def serve(turn: Turn, deps: Deps, emit: Emit) -> None:
         tally.fail(InternalError())
         raise
     finally:
-        await record(
+        turn = await record(
             replace(turn, worker=tally.worker, num_attempts=tally.num_attempts, outcome=tally.outcome()),
             deps,
         )
+    return turn

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from redis.asyncio import Redis
 from redis.typing import EncodableT
 
+from gateway.flow.expose import observe
 from gateway.flow.retention import encoded
 from gateway.flow.turn import Turn
 from gateway.settings import GatewaySettings, TextRetention
@@ -37,12 +38,16 @@ logger = logging.getLogger(__name__)
 
 
 async def record(turn: Turn, deps: Deps) -> Turn:
-    """Hand the finished turn over; it is written soon."""
+    """Hand the finished turn over; it is written soon. A shadow is nobody's traffic, and counted apart."""
+    deps.recorder.submit(turn)
+    observe(turn, deps)
+    if turn.shadow_of:
+        _note_shadow(turn, deps)
+        return turn
     _measure(turn, deps)
     s = None if turn.outcome.mean_gravity is None else 1.0 - turn.outcome.mean_gravity
     if turn.task is not None and s is not None:
         deps.entropies.observe(turn.task, turn.model, s)
-    deps.recorder.submit(turn)
     return turn
 
 
@@ -162,6 +167,19 @@ def summary(turn: Turn, retention: TextRetention = "full") -> Summary:
         "finish": ",".join(turn.outcome.finish_reasons) or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _note_shadow(turn: Turn, deps: Deps) -> None:
+    outcome = turn.outcome
+    deps.metrics.shadows.labels(outcome.status).inc()
+    fields: dict[str, Any] = {
+        "turn": turn.id,
+        "shadow_of": turn.shadow_of,
+        "lane": turn.assignment.lane,
+        "status": outcome.status,
+        "latency_s": round(outcome.latency_s, 4),
+    }
+    log(logger, logging.INFO, "shadow", **fields)
 
 
 def _measure(turn: Turn, deps: Deps) -> None:

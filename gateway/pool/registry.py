@@ -105,6 +105,11 @@ class Pool:
     def has_ready_worker(self) -> bool:
         return any(worker.is_ready for worker in self.workers)
 
+    def has_idle_worker(self, model: str) -> bool:
+        """Whether a ready worker with the model has no request of this gateway."""
+        able = (worker for worker in self.workers if model in worker.models and worker.is_ready)
+        return any(worker.num_in_flight == 0 for worker in able)
+
     def status(self) -> tuple[WorkerStatus, ...]:
         return tuple(
             WorkerStatus(
