@@ -28,7 +28,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats  # type: ignore[import-untyped]
+from scipy import special  # type: ignore[import-untyped]
 
 from gateway.lab.intervals import Interval
 
@@ -134,8 +134,8 @@ def precision_of(
 
 def margin_of(precision: Precision, alpha: float = ALPHA) -> Floats:
     """Return half the width of the interval."""
-    tail = np.exp(stats.norm.logsf(boundary(precision.num_units, alpha)))
-    factor = stats.t.isf(tail, precision.degrees)
+    tail = special.ndtr(-boundary(precision.num_units, alpha))
+    factor = -special.stdtrit(precision.degrees, tail)
     factor = factor + np.abs(precision.skewness) * (2.0 * factor**2 + 1.0) / 6.0
     result: Floats = precision.standard_error * factor
     return result

@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special, stats  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from scipy import special  # type: ignore[import-untyped]
 
 from gateway.store.document import Arm
 
@@ -55,7 +56,7 @@ def sample_ratio(counts: Mapping[str, int], arms: Sequence[Arm]) -> SampleRatio:
         counts={arm.name: int(count) for arm, count in zip(arms, observed, strict=True)},
         expected={arm.name: float(count) for arm, count in zip(arms, expected, strict=True)},
         chi_square=chi_square,
-        p_value=float(stats.chi2.sf(chi_square, len(arms) - 1)) if is_comparable else 1.0,
+        p_value=float(special.chdtrc(len(arms) - 1, chi_square)) if is_comparable else 1.0,
         anytime_p_value=min(1.0, math.exp(-min(700.0, log_bayes_factor(observed, shares)))),
     )
 
@@ -66,9 +67,8 @@ def widths(arms: Sequence[Arm]) -> dict[str, float]:
     return {arm.name: end - arm.start for arm, end in zip(arms, ends, strict=True)}
 
 
-def log_bayes_factor(observed: Sequence[float] | np.ndarray, shares: Sequence[float] | np.ndarray) -> float:
-    """Return ln of the evidence against ``shares``: Dirichlet-multinomial over multinomial."""
-    counts, weights = np.asarray(observed, float), np.asarray(shares, float)
+def log_bayes_factor(counts: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """Return ln of the evidence against ``weights``: Dirichlet-multinomial over multinomial."""
     prior = _CONCENTRATION * weights
     mixture = special.gammaln(prior + counts) - special.gammaln(prior)
     total = special.gammaln(prior.sum() + counts.sum()) - special.gammaln(prior.sum())
