@@ -29,6 +29,7 @@ from gateway.flow.environment import own_environment
 from gateway.flow.pipeline import serve
 from gateway.flow.record import Recorder
 from gateway.flow.shadow import Shadows
+from gateway.outcomes.feedback import FeedbackBook
 from gateway.outcomes.ledger import Bounds, Ledger
 from gateway.outcomes.relevance import AnswerMeasure
 from gateway.pool.registry import Pool
@@ -98,6 +99,7 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
         recorder=Recorder(redis, settings, metrics),
         ledger=ledger,
         answers=AnswerMeasure(ledger, settings.encoder_timeout_s, metrics),
+        feedback=FeedbackBook(redis, bounds, settings.record_ttl_s),
         shadows=Shadows(serve, settings.max_shadows),
         drain=Drain(),
         metrics=metrics,

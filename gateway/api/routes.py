@@ -17,6 +17,7 @@ from gateway.api.answer_schema import (
 )
 from gateway.api.chat import chat
 from gateway.api.completions import completions
+from gateway.api.feedback import FeedbackBody, FeedbackList, KeptFeedback, feedback
 from gateway.api.health import health, livez, metrics, readyz
 from gateway.api.models import get_model, list_models
 from gateway.api.openapi import serving
@@ -29,6 +30,7 @@ from gateway.errors import (
     EncoderUnavailable,
     InsufficientScope,
     ModelNotFound,
+    NotFound,
     NoWorkers,
     QueueFull,
     ShuttingDown,
@@ -75,6 +77,15 @@ PATHS: tuple[Path, ...] = (
         )
         # Beside our own path: where Cohere's second client looks for it, and vLLM's.
         for template in ("/v1/rerank", "/v2/rerank", "/rerank")
+    ),
+    Path(
+        "POST",
+        "/v1/feedback",
+        feedback,
+        "Report what became of turns, as numbers",
+        request=FeedbackBody,
+        response=KeptFeedback | FeedbackList,
+        errors=(NotFound, StoreUnavailable),
     ),
     Path("GET", "/v1/models", list_models, "The models that the workers serve", response=ModelList),
     Path(

@@ -105,7 +105,15 @@ OWN_FIELDS = frozenset({"documents", "task", "gravity"})
 
 
 def parsed(raw: bytes) -> dict[str, Any]:
-    """Return the JSON object in ``raw``. Raises InvalidJson for anything that is not one.
+    """Return the JSON object in ``raw``. Raises InvalidJson for anything that is not one."""
+    body = parsed_value(raw)
+    if not isinstance(body, dict):
+        raise InvalidJson("The body must be a JSON object.")
+    return body
+
+
+def parsed_value(raw: bytes) -> Any:
+    """Return the JSON in ``raw``. Raises InvalidJson.
 
     orjson refuses what a worker or a log could stumble over: NaN, 1e999, integers beyond a double, lone
     surrogates (colibri#1589), bad UTF-8, nesting without end.
@@ -114,8 +122,6 @@ def parsed(raw: bytes) -> dict[str, Any]:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise InvalidJson(f"The body is not valid JSON: {error.msg}.") from error
-    if not isinstance(body, dict):
-        raise InvalidJson("The body must be a JSON object.")
     nested: object = body
     for _ in range(NESTING):
         nested = [nested]

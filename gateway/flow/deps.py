@@ -12,6 +12,7 @@ from gateway.flow.bucket import TaskEntropies
 from gateway.flow.drain import Drain
 from gateway.flow.record import Recorder
 from gateway.flow.shadow import Shadows
+from gateway.outcomes.feedback import FeedbackBook
 from gateway.outcomes.ledger import Ledger
 from gateway.outcomes.relevance import AnswerMeasure
 from gateway.pool.registry import Pool
@@ -34,6 +35,7 @@ class Deps:
     recorder: Recorder
     ledger: Ledger
     answers: AnswerMeasure
+    feedback: FeedbackBook
     shadows: Shadows
     drain: Drain
     metrics: Metrics
