@@ -61,7 +61,9 @@ def experiment_of(documents: Documents, experiment_id: str) -> ExperimentDocumen
 
 
 def _check_experiments(tasks: Mapping[str, TaskDocument], experiments: Sequence[ExperimentDocument]) -> None:
-    for experiment in experiments:
+    # One that has ended may name what is gone since: a candidate that was rolled back, with its task.
+    active = [experiment for experiment in experiments if experiment.is_active]
+    for experiment in active:
         for task in experiment.tasks:
             if task not in tasks:
                 raise ConfigError(f"tasks: there is no task {task!r}", file=f"experiments/{experiment.id}")
@@ -70,7 +72,6 @@ def _check_experiments(tasks: Mapping[str, TaskDocument], experiments: Sequence[
                 raise ConfigError(
                     f"arms.{index}.task: there is no task {arm.task!r}", file=f"experiments/{experiment.id}"
                 )
-    active = [experiment for experiment in experiments if experiment.is_active]
     for one, other in itertools.combinations(active, 2):
         if shared := _shared_tasks(one, other):
             raise ConfigError(
