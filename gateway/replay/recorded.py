@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -9,6 +11,14 @@ from redis.asyncio import Redis
 
 from gateway.errors import ReplayError
 from gateway.flow.record import turn_key
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """A request as a worker decodes it: the body of ``endpoint``, with the seed in force."""
+
+    endpoint: str
+    request: Mapping[str, Any]
 
 
 class RecordedOutcome(BaseModel):
@@ -31,6 +41,8 @@ class RecordedTurn(BaseModel):
     model: str
     upstream_body: dict[str, Any]
     outcome: RecordedOutcome
+    environment: dict[str, Any] = {}
+    """What it was computed with; empty in records from before it was kept."""
 
     @property
     def num_choices(self) -> int:
@@ -41,6 +53,10 @@ class RecordedTurn(BaseModel):
         if self.upstream_body.get("seed") is None and self.outcome.seed is not None:
             return self.upstream_body | {"seed": self.outcome.seed}
         return self.upstream_body
+
+    def decoding(self) -> Decoding:
+        """Return the same with its endpoint."""
+        return Decoding(self.endpoint, self.request())
 
 
 async def read_turn(redis: Redis, turn_id: str) -> RecordedTurn:

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.errors import ReplayError, StackError
-from gateway.replay.recorded import RecordedTurn
+from gateway.replay.recorded import Decoding, RecordedTurn
 from gateway.stack.environment import child_environment
 from gateway.stack.ports import free_port
 from gateway.stack.stack import StackPlan, running
 
 TIMEOUT = httpx.Timeout(5.0, read=600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """Which workers are asked, and with which Redis one is started where none of them can; None: never."""
+
+    candidates: Sequence[str]
+    start_with_redis: str | None = None
 
 
 class ReplayAnswer(BaseModel):
@@ -28,17 +37,29 @@ class ReplayAnswer(BaseModel):
     text: str
     model: str
     dtype: str
+    pieces: list[str] = []
+    """Each token's text."""
+    environment: dict[str, Any] = {}
+    """What the worker computes with."""
 
 
 async def replay_choice(
     client: httpx.AsyncClient, turn: RecordedTurn, choice: int, tokens: Sequence[int] | None
 ) -> ReplayAnswer:
     """Decode one choice again: the tokens given, or drawn anew. Raises ReplayError where it is refused."""
+    return await decode_choice(client, turn.decoding(), choice, tokens)
+
+
+async def decode_choice(
+    client: httpx.AsyncClient, decoding: Decoding, choice: int = 0, tokens: Sequence[int] | None = None
+) -> ReplayAnswer:
+    """Decode one choice of a request, alone in the batch where no tokens are given. Raises ReplayError."""
     body = {
-        "request": turn.request(),
-        "endpoint": turn.endpoint,
+        "request": dict(decoding.request),
+        "endpoint": decoding.endpoint,
         "choice": choice,
         "tokens": None if tokens is None else list(tokens),
+        "num_top": 0,  # the texts of the tokens and the environment, and no likeliest ones
     }
     try:
         answer = await client.post("/replay", json=body)
@@ -60,18 +81,31 @@ async def replay_worker(
 
     Raises ReplayError where none can and none may be started.
     """
+    async with worker_of(turn.model, WorkerPlan(candidates, redis_url if may_start else None)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def worker_of(model: str, plan: WorkerPlan) -> AsyncIterator[httpx.AsyncClient]:
+    """Give a client of the first worker of the plan that serves ``model``, or of one started for it.
+
+    Raises ReplayError where none does and none may be started.
+    """
     reasons = []
-    for url in candidates:
+    for url in plan.candidates:
         async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT) as client:
-            reason = await _why_not(client, turn.model)
+            reason = await _why_not(client, model)
             if reason is None:
                 yield client
                 return
             reasons.append(f"{url}: {reason}")
-    if not may_start:
+    if plan.start_with_redis is None:
         raise ReplayError("no worker can replay it: " + "; ".join(reasons))
-    async with _started(redis_url) as url, httpx.AsyncClient(base_url=url, timeout=TIMEOUT) as client:
-        if (reason := await _why_not(client, turn.model)) is not None:
+    async with (
+        _started(plan.start_with_redis) as url,
+        httpx.AsyncClient(base_url=url, timeout=TIMEOUT) as client,
+    ):
+        if (reason := await _why_not(client, model)) is not None:
             raise ReplayError(f"a worker started for it cannot replay it: {reason}; set NG_WORKER_MODEL")
         yield client
 

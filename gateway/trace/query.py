@@ -93,7 +93,7 @@ class TurnSummaryRow:
     finish: str = ""
 
 
-class _Filter:
+class TurnFilter:
     """A query made ready for many lines."""
 
     def __init__(self, query: TurnQuery) -> None:
@@ -161,7 +161,7 @@ def parse_row(entry_id: bytes, entry: Mapping[bytes, bytes]) -> TurnSummaryRow:
 
 
 async def _matching(redis: Redis, query: TurnQuery) -> AsyncIterator[Sequence[TurnSummaryRow]]:
-    wanted = _Filter(query)
+    wanted = TurnFilter(query)
     oldest = b""
     async for page in _pages(redis, TURNS_INDEX_KEY, "+", query):
         found = [entry_id for entry_id, entry in page if wanted.admits_line(entry[LINE])]
