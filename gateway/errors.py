@@ -1,7 +1,11 @@
 """Every error of the gateway: one tree, which is also the table of answers.
 
 GatewayError                     status  type                    code
-├── ConfigError                  –       (a broken document; never leaves as an answer)
+├── ConfigError                  –       (a broken document; an answer under /admin/config alone)
+│   ├── UnknownVersion           –       (404 there)
+│   ├── PublishConflict          –       (409 there)
+│   ├── PublishRefused           –       (409 there)
+│   └── CentreUnavailable        –       (503 there)
 ├── EncoderError                 –       (pruning is left out for the request; never leaves as an answer)
 ├── CommandError                 –       (the command line; a message and an exit status)
 │   ├── StackError               –       (a process cannot run)
@@ -18,6 +22,7 @@ GatewayError                     status  type                    code
     ├── NotFound                 404     invalid_request_error   not_found
     │   └── ModelNotFound        404     invalid_request_error   model_not_found
     ├── MethodNotAllowed         405     invalid_request_error   method_not_allowed
+    ├── Conflict                 409     invalid_request_error   conflict
     ├── RequestTooLarge          413     invalid_request_error   request_too_large
     ├── QueueFull                429     rate_limit_error        queue_full
     ├── InternalError            500     server_error            internal_error
@@ -34,6 +39,8 @@ GatewayError                     status  type                    code
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 
@@ -42,13 +49,19 @@ class GatewayError(Exception):
 
 
 class ConfigError(GatewayError):
-    """A configuration document cannot be used. ``file`` and ``line`` say where, as far as it is known."""
+    """A configuration document cannot be used. ``file`` and ``line`` say where, as far as it is known.
 
-    def __init__(self, message: str, *, file: str = "", line: int | None = None) -> None:
+    ``fields`` are paths such as ``tasks.rag_qa.gravity_strength``, where a guard has named some.
+    """
+
+    def __init__(
+        self, message: str, *, file: str = "", line: int | None = None, fields: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.file = file
         self.line = line
+        self.fields = fields
 
 
 class UnknownVersion(ConfigError):
@@ -109,7 +122,8 @@ class ReplayError(CommandError):
 class RequestError(GatewayError):
     """An error that a client is told about.
 
-    ``param`` is the name of the field at fault, never its value; ``retry_after_s`` becomes ``Retry-After``.
+    ``param`` is the name of the field at fault, never its value; ``retry_after_s`` becomes ``Retry-After``;
+    ``details`` are what a problem under /admin tells beside RFC 9457's own members.
     """
 
     status: int = 500
@@ -118,11 +132,17 @@ class RequestError(GatewayError):
     default_message: ClassVar[str] = "The gateway failed."
 
     def __init__(
-        self, message: str = "", *, param: str | None = None, retry_after_s: float | None = None
+        self,
+        message: str = "",
+        *,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+        details: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.message = message or self.default_message
         self.param = param
         self.retry_after_s = retry_after_s
+        self.details = details
         super().__init__(self.message)
 
     def as_body(self) -> dict[str, Any]:

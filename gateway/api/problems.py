@@ -53,6 +53,7 @@ def error_response(error: RequestError, headers: Mapping[str, str] | None = None
 def problem_response(error: RequestError, path: str) -> Response:
     """The error as RFC 9457 writes it."""
     problem: dict[str, Any] = {
+        **error.details,
         "type": "about:blank",
         "title": HTTPStatus(error.status).phrase,
         "status": error.status,

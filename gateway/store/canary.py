@@ -134,12 +134,16 @@ def _served(task: TaskDocument) -> dict[str, Any]:
 def _require_tasks_alone(head: Documents, wanted: Documents) -> None:
     candidates = {candidate_name(task) for task in shared_tasks(head)}
     if gone := sorted(head.tasks.keys() - wanted.tasks.keys() - candidates):
-        raise PublishRefused(f"tasks.{gone[0]}: a removal cannot be put on a share: publish it without one")
+        raise PublishRefused(
+            f"tasks.{gone[0]}: a removal cannot be put on a share: publish it without one",
+            fields=(f"tasks.{gone[0]}",),
+        )
     ours = {share_id(task) for task in shared_tasks(head)}
     for name in sorted(head.experiments.keys() | wanted.experiments.keys()):
         if name not in ours and head.experiments.get(name) != wanted.experiments.get(name):
             raise PublishRefused(
-                f"experiments.{name}: an experiment cannot be put on a share: publish it by itself first"
+                f"experiments.{name}: an experiment cannot be put on a share: publish it by itself first",
+                fields=(f"experiments.{name}",),
             )
 
 
@@ -150,11 +154,14 @@ def _require_free(head: Documents, task: str) -> None:
         if name != share_id(task) and experiment.is_active and applies:
             raise PublishRefused(
                 f"tasks.{task}: its requests are in the active experiment {name!r} already: "
-                "set is_active: false there first, or publish without a share"
+                "set is_active: false there first, or publish without a share",
+                fields=(f"tasks.{task}",),
             )
     name = candidate_name(task)
     if name in head.tasks and not is_on_share(head, task):
-        raise PublishRefused(f"tasks.{name}: is there, and no candidate on a share: remove it first")
+        raise PublishRefused(
+            f"tasks.{name}: is there, and no candidate on a share: remove it first", fields=(f"tasks.{name}",)
+        )
 
 
 def _candidate(head: Documents, wanted: Documents, task: str) -> Mapping[str, Any]:

@@ -46,14 +46,16 @@ def check(before: Documents, after: Documents, note: Note, limits: JumpLimits) -
     """
     if moved := moved_arms(before, after):
         raise PublishRefused(
-            f"{_listed(moved)}: units would change arms inside a version; raise the experiment's version too"
+            f"{_listed(moved)}: units would change arms inside a version; raise the experiment's version too",
+            fields=tuple(each.path for each in moved),
         )
     if note.is_forced and not note.why.strip():
         raise PublishRefused("a forced change needs a reason: it stays in the history")
     if not note.is_forced and (found := jumps(before, after, limits)):
         raise PublishRefused(
             f"{_listed(found)}: too far at once. --force with a reason publishes it all the same, "
-            "--share tries it on a share of the traffic first"
+            "--share tries it on a share of the traffic first",
+            fields=tuple(each.path for each in found),
         )
 
 
