@@ -25,6 +25,7 @@ from gateway.errors import ConfigError, EncoderError
 from gateway.flow.bucket import TaskEntropies
 from gateway.flow.deps import Deps
 from gateway.flow.drain import Drain
+from gateway.flow.dry_build import dry_build
 from gateway.flow.environment import own_environment
 from gateway.flow.pipeline import serve
 from gateway.flow.record import Recorder
@@ -35,6 +36,8 @@ from gateway.outcomes.relevance import AnswerMeasure
 from gateway.pool.registry import Pool
 from gateway.settings import GatewaySettings
 from gateway.store.connection import RedisWatch, open_redis
+from gateway.store.opening import open_centre, open_store
+from gateway.store.replicas import ReplicaBoard
 from gateway.store.watch import ConfigStore
 from gateway.telemetry.logs import log
 from gateway.telemetry.metrics import Metrics
@@ -92,7 +95,9 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
     selector = Selector.load(settings.selector)
     return Deps(
         settings=settings,
-        config=ConfigStore.open(settings.config_dir),
+        config=_observed(open_store(settings, redis, time.time, dry_build), metrics),
+        centre=open_centre(settings, dry_build),
+        replicas=ReplicaBoard(redis, settings),
         pruner=Pruner(_encoders(settings, redis, metrics), settings.encoder_timeout_s, selector),
         pool=Pool.open(settings, time.monotonic, own_environment(settings, selector.version)),
         entropies=TaskEntropies(redis, settings.entropy_weight),
@@ -111,6 +116,14 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
         started_at=time.time(),
         new_id=new_turn_id,
     )
+
+
+def _observed(config: ConfigStore, metrics: Metrics) -> ConfigStore:
+    """Return ``config``, which the metrics from now on look at when they are read."""
+    metrics.config_version.set_function(lambda: config.status().number)
+    metrics.config_loaded_timestamp.set_function(lambda: config.status().loaded_at)
+    metrics.config_last_reload_successful.set_function(lambda: config.status().last_error is None)
+    return config
 
 
 def _encoders(settings: GatewaySettings, redis: Redis, metrics: Metrics) -> Encoders:
@@ -151,6 +164,7 @@ def new_request_id() -> str:
 def _watches(deps: Deps) -> dict[str, Callable[[], Awaitable[None]]]:
     return {
         "watch configuration": deps.config.watch,
+        "report configuration": lambda: deps.replicas.watch(deps.config.status, lambda: deps.pool.models),
         "watch workers": deps.pool.watch,
         "watch redis": deps.redis_watch.watch,
         "write records": deps.recorder.watch,

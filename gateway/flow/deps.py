@@ -17,7 +17,9 @@ from gateway.outcomes.ledger import Ledger
 from gateway.outcomes.relevance import AnswerMeasure
 from gateway.pool.registry import Pool
 from gateway.settings import GatewaySettings
+from gateway.store.centre import ConfigCentre
 from gateway.store.connection import RedisWatch
+from gateway.store.replicas import ReplicaBoard
 from gateway.store.watch import ConfigStore
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.once import FieldNotes
@@ -29,6 +31,10 @@ class Deps:
 
     settings: GatewaySettings
     config: ConfigStore
+    """The configuration in force here."""
+    centre: ConfigCentre
+    """Where configurations are published. It blocks, so it belongs into a thread."""
+    replicas: ReplicaBoard
     pruner: Pruner
     pool: Pool
     entropies: TaskEntropies

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from gateway.errors import ConfigError
+from gateway.store.publish_lock import files_root, head_number, shared_lock
 
 Kind: TypeAlias = Literal["tasks", "experiments"]
 Fingerprint: TypeAlias = tuple[tuple[str, int, int, int], ...]
@@ -29,6 +30,16 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
+class FolderContent:
+    """All documents of a folder at one moment."""
+
+    files: tuple[SourceFile, ...]
+    fingerprint: Fingerprint
+    number: int
+    """Of the last publish; 0 where there was none."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigFolder:
     """Reads all documents of a folder as they stood at one moment."""
 
@@ -40,7 +51,7 @@ class ConfigFolder:
         Symlinks are followed, so that a mounted ConfigMap, which swaps a link, is seen to change.
         """
         marks = []
-        for path in self._paths():
+        for path in self.paths():
             try:
                 status = path.stat()
             except OSError:
@@ -48,21 +59,28 @@ class ConfigFolder:
             marks.append((str(path), status.st_ino, status.st_size, status.st_mtime_ns))
         return tuple(marks)
 
-    def read(self) -> tuple[tuple[SourceFile, ...], Fingerprint]:
-        """Return the files and their fingerprint. Raises ConfigError where one cannot be read."""
+    def read(self) -> FolderContent:
+        """Return what is in force, not in the midst of a publish. Raises ConfigError if unreadable."""
+        with shared_lock(self.path):
+            return self.read_unlocked()
+
+    def read_unlocked(self) -> FolderContent:
+        """As ``read``, for who holds the lock."""
         if not self.path.is_dir():
             raise ConfigError("there is no such folder", file=str(self.path))
+        folder = ConfigFolder(files_root(self.path))
         for _ in range(_NUM_READS):
             before = self.fingerprint()
             try:
-                files = tuple(self._read(path) for path in self._paths())
+                files = tuple(folder._read(path) for path in folder.paths())
             except FileNotFoundError:
                 continue  # a link was swapped between listing and opening
             if self.fingerprint() == before:
-                return files, before
+                return FolderContent(files, before, head_number(self.path))
         raise ConfigError("the files keep changing while they are read", file=str(self.path))
 
-    def _paths(self) -> list[Path]:
+    def paths(self) -> list[Path]:
+        """Return the files of all documents, by kind and name."""
         # Names with a dot in front are the inside of a mounted ConfigMap, or an editor's.
         return [
             path

@@ -168,6 +168,21 @@ class Metrics:
             "Times that Redis did not read or write encodings in time; each is followed by a pause",
             registry=registry,
         )
+        self.config_version = Gauge(
+            "gravity_config_version",
+            "Number of the configuration in force; 0 for plain files",
+            registry=registry,
+        )
+        self.config_loaded_timestamp = Gauge(
+            "gravity_config_loaded_timestamp_seconds",
+            "When the configuration in force was taken over, Unix time",
+            registry=registry,
+        )
+        self.config_last_reload_successful = Gauge(
+            "gravity_config_last_reload_successful",
+            "1 where what the configuration's store has now is what serves, else 0",
+            registry=registry,
+        )
         self.worker_ready = Gauge(
             "gravity_worker_ready", "1 where requests are sent to the worker", ("worker",), registry=registry
         )
