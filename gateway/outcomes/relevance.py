@@ -75,9 +75,10 @@ class AnswerMeasure:
         while True:
             await self._arrival.wait()
             while self._waiting:
-                values: dict[str, float] = {}
+                answer, values = self._waiting[0], dict[str, float]()
                 try:
-                    values = await self._values(self._waiting[0])
+                    values |= await _words_of(answer.text)
+                    values |= await self._relevance(answer)
                 finally:  # whatever happens, what is known of the turn goes on
                     self._hand_on(values)
             self._arrival.clear()
@@ -94,21 +95,21 @@ class AnswerMeasure:
         outcome = replace(answer.outcome, values={**answer.outcome.values, **values})
         self._ledger.add(answer.experiment, outcome)
 
-    async def _values(self, answer: Answer) -> dict[str, float]:
-        values = await _words_of(answer.text)
+    async def _relevance(self, answer: Answer) -> dict[str, float]:
+        """Return theme_relevance; nothing where it cannot be had."""
         if not answer.text.strip() or not answer.question.strip():
-            return values
+            return {}
         if len(self._waiting) > MAX_BEHIND:
             self._metrics.texts_not_measured.labels("busy").inc()
-            return values
+            return {}
         try:
             async with asyncio.timeout(self._timeout_s):
                 await answer.encoder.until_idle()
-                values["theme_relevance"] = await relevance(answer)
+                return {"theme_relevance": await relevance(answer)}
         except (EncoderError, TimeoutError) as error:
             self._metrics.texts_not_measured.labels("failed").inc()
             log(logger, logging.DEBUG, "relevance_not_measured", reason=str(error))
-        return values
+            return {}
 
 
 async def relevance(answer: Answer) -> float:
