@@ -52,7 +52,9 @@ def test_the_variance_falls_by_the_square_of_the_correlation() -> None:
 
 
 def test_the_effect_stays_what_it_is_and_is_measured_better() -> None:
-    effect, plain, better = 0.3, [], []
+    effect = 0.3
+    plain: list[float] = []
+    better: list[float] = []
     for seed in range(300):
         values, before, arms = units(seed, effect=effect)
         result = adjusted(values, before, arms)
