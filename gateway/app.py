@@ -31,6 +31,7 @@ from gateway.flow.pipeline import serve
 from gateway.flow.record import Recorder
 from gateway.flow.shadow import Shadows
 from gateway.outcomes.feedback import FeedbackBook
+from gateway.outcomes.guardrail import GuardrailWatch, WatchParts, lock_key
 from gateway.outcomes.ledger import Bounds, Ledger
 from gateway.outcomes.relevance import AnswerMeasure
 from gateway.pool.registry import Pool
@@ -93,11 +94,14 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
     bounds = Bounds(settings.max_outcomes, settings.outcome_ttl_s)
     ledger = Ledger(redis, uuid.uuid4().hex, bounds, metrics)
     selector = Selector.load(settings.selector)
+    config = _observed(open_store(settings, redis, time.time, dry_build), metrics)
+    centre, replicas = open_centre(settings, dry_build), ReplicaBoard(redis, settings)
+    watch_parts = WatchParts(redis, centre, lambda: config.snapshot, metrics)
     return Deps(
         settings=settings,
-        config=_observed(open_store(settings, redis, time.time, dry_build), metrics),
-        centre=open_centre(settings, dry_build),
-        replicas=ReplicaBoard(redis, settings),
+        config=config,
+        centre=centre,
+        replicas=replicas,
         pruner=Pruner(_encoders(settings, redis, metrics), settings.encoder_timeout_s, selector),
         pool=Pool.open(settings, time.monotonic, own_environment(settings, selector.version)),
         entropies=TaskEntropies(redis, settings.entropy_weight),
@@ -105,6 +109,9 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
         ledger=ledger,
         answers=AnswerMeasure(ledger, settings.encoder_timeout_s, metrics),
         feedback=FeedbackBook(redis, bounds, settings.record_ttl_s),
+        guardrails=GuardrailWatch(
+            watch_parts, lock_key(settings), replicas.replica_id, settings.guardrail_interval_s
+        ),
         shadows=Shadows(serve, settings.max_shadows),
         drain=Drain(),
         metrics=metrics,
@@ -170,6 +177,7 @@ def _watches(deps: Deps) -> dict[str, Callable[[], Awaitable[None]]]:
         "write records": deps.recorder.watch,
         "write outcomes": deps.ledger.watch,
         "measure answers": deps.answers.watch,
+        "watch guardrails": deps.guardrails.watch,
         "share entropies": lambda: deps.entropies.watch(lambda: deps.config.snapshot.tasks.keys()),
     }
 

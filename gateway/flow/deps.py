@@ -13,6 +13,7 @@ from gateway.flow.drain import Drain
 from gateway.flow.record import Recorder
 from gateway.flow.shadow import Shadows
 from gateway.outcomes.feedback import FeedbackBook
+from gateway.outcomes.guardrail import GuardrailWatch
 from gateway.outcomes.ledger import Ledger
 from gateway.outcomes.relevance import AnswerMeasure
 from gateway.pool.registry import Pool
@@ -42,6 +43,7 @@ class Deps:
     ledger: Ledger
     answers: AnswerMeasure
     feedback: FeedbackBook
+    guardrails: GuardrailWatch
     shadows: Shadows
     drain: Drain
     metrics: Metrics

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 
 from redis.asyncio import Redis
@@ -21,6 +23,7 @@ from gateway.lab.metrics import FEEDBACK_PREFIX, METRICS
 from gateway.outcomes.ledger import Experiment
 from gateway.outcomes.read import read_observations
 from gateway.outcomes.rollback import active_in, before_first_active, restored, stopped, tasks_of
+from gateway.settings import GatewaySettings
 from gateway.store.centre import ConfigCentre, Note, Version
 from gateway.store.document import ExperimentDocument
 from gateway.store.documents import Documents
@@ -50,6 +53,14 @@ class WatchParts:
     snapshot: Callable[[], Snapshot]
     """What is in force here."""
     metrics: Metrics
+
+
+def lock_key(settings: GatewaySettings) -> str:
+    """Return the key that the gateways share which have one configuration: a namespace, or a folder."""
+    if settings.config_store == "redis":
+        return f"ng:{{cfg:{settings.config_namespace}}}:guardrails"
+    folder = f"{socket.gethostname()}:{settings.config_dir.resolve()}"
+    return f"ng:guardrails:{blake2b(folder.encode(), digest_size=8).hexdigest()}"
 
 
 class GuardrailWatch:

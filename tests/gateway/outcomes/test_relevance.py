@@ -44,10 +44,9 @@ class Measuring:
         """Close, and return what was written of each turn beside what was known before."""
         await self.measure.close()
         await self._ledger.close()
-        found = [
-            decode_entry(fields) for _, fields in await self._redis.xrange(outcomes_key(*self.experiment))
-        ]
-        values = [dict(each.values) for each in found if isinstance(each, TurnOutcome)]
+        found: Any = await self._redis.xrange(outcomes_key(*self.experiment))
+        entries = [decode_entry(fields) for _, fields in found]
+        values = [dict(each.values) for each in entries if isinstance(each, TurnOutcome)]
         assert all(KNOWN.items() <= each.items() for each in values)
         return [{name: value for name, value in each.items() if name not in KNOWN} for each in values]
 
