@@ -1,48 +1,35 @@
-"""``gravity config validate``: are these documents what the gateway would serve?"""
+"""``gravity config validate``: are these documents what a gateway would serve?"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from gateway.errors import ConfigError
-from gateway.stack.environment import config_folder, described
-from gateway.store.snapshot import Snapshot
-from gateway.store.watch import ConfigStore
-
-VALID, INVALID = 0, 1
+from gateway.configure.listing import print_overview
+from gateway.configure.sources import read_sources
+from gateway.configure.speech import FINE, answered, print_json
+from gateway.configure.target import Target, head_or_empty
+from gateway.store.amendment import EMPTY, Amendment, amended
+from gateway.store.centre import Version
+from gateway.store.overview import overview
 
 
-def run_validate(folder: Path | None) -> int:
-    """Print what the folder holds and return 0; or what is wrong, and where, and return 1."""
-    console = Console(highlight=False)
-    folder = folder or config_folder()
-    try:
-        snapshot = ConfigStore.open(folder).snapshot
-    except ConfigError as error:
-        console.print(Text(f"invalid: {described(error)}"), soft_wrap=True)
-        return INVALID
-    print_snapshot(console, folder, snapshot)
-    return VALID
+def run_validate(paths: Sequence[Path], target: Target, as_json: bool = False) -> int:
+    """Print what the folder holds, or the head with single files in it, and return 0.
+
+    Where something is wrong, print what and where, and return 1.
+    """
+    return answered(lambda: _validate(paths or (target.folder,), target, as_json))
 
 
-def print_snapshot(console: Console, folder: Path, snapshot: Snapshot) -> None:
-    """One row a task, one line an experiment, and the sha that requests will carry."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("task", "gravity", "k", "temperature"):
-        table.add_column(name)
-    for name, task in sorted(snapshot.tasks.items()):
-        adaptive = f"{task.adaptive.k_min} to {task.adaptive.k_max}" if task.adaptive else "-"
-        temperature = task.sampling.temperature
-        table.add_row(
-            name, f"{task.gravity_strength:g}", adaptive, "-" if temperature is None else f"{temperature:g}"
-        )
-    console.print(table)
-    for experiment in snapshot.experiments:
-        arms = ", ".join(arm.name for arm in experiment.arms)
-        state = "active" if experiment.is_active else "not active"
-        console.print(Text(f"experiment {experiment.id}: {arms} ({state}, coverage {experiment.coverage:g})"))
-    console.print(Text(f"valid: {folder}, sha {snapshot.sha}"), soft_wrap=True)
+def _validate(paths: Sequence[Path], target: Target, as_json: bool) -> int:
+    sources = read_sources(paths)
+    head = EMPTY if sources.is_whole else head_or_empty(target.centre())
+    documents = amended(head, Amendment(sources.files, sources.is_whole))
+    found = overview(Version(head.number, documents.sha, documents))
+    if as_json:
+        print_json(found)
+        return FINE
+    print_overview(found)
+    print(f"valid: {', '.join(map(str, paths))}, sha {found.sha}")
+    return FINE

@@ -1,0 +1,35 @@
+"""``gravity config diff``: what differs between two versions or folders."""
+
+from __future__ import annotations
+
+from gateway.configure.speech import FINE, FOUND, answered, change_line, print_json
+from gateway.configure.target import Target
+from gateway.store.difference import diff
+
+
+def run_diff(target: Target, one: str | None, other: str | None, as_json: bool) -> int:
+    """Print the fields that differ and return 1; or nothing, and return 0, as ``diff`` does.
+
+    Without arguments: what was published last against the folder; with one, that against the folder.
+    """
+    return answered(lambda: _diff(target, one, other, as_json))
+
+
+def _diff(target: Target, one: str | None, other: str | None, as_json: bool) -> int:
+    before = target.documents(one or _last_published(target))
+    after = target.documents(other or str(target.folder))
+    changes = diff(before, after)
+    if as_json:
+        print_json(changes)
+    else:
+        for change in changes:
+            print(change_line(change))
+    return FOUND if changes else FINE
+
+
+def _last_published(target: Target) -> str:
+    """Return the head; for a folder, which may have been edited since, what was published last."""
+    if target.settings().config_store == "redis":
+        return "head"
+    last = target.centre().history(1)
+    return last[0].to_sha if last else "head"

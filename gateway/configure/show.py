@@ -1,0 +1,80 @@
+"""``gravity config show``: documents, field by field, with where each field comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from gateway.configure.speech import FINE, answered, print_json, value_text, version_text
+from gateway.configure.target import Target
+from gateway.errors import CommandError
+from gateway.store.backend import Kind
+from gateway.store.centre import Version
+from gateway.store.documents import Documents
+from gateway.store.origin import effective_document, sourced_fields, written_document
+
+ORIGINS: Mapping[str, str] = {"written": "written here", "default": "from default", "schema": "schema"}
+
+
+@dataclass(frozen=True, slots=True)
+class ShowOptions:
+    name: str | None = None
+    """A task or an experiment; None is every document."""
+    at: str = "head"
+    is_written: bool = False
+    """As it was written, without what it inherits and the schema adds."""
+    as_json: bool = False
+
+
+def run_show(target: Target, options: ShowOptions) -> int:
+    """Print the documents. Raises CommandError where there is none of that name."""
+    return answered(lambda: _show(target.centre().find(options.at), options))
+
+
+def _show(version: Version, options: ShowOptions) -> int:
+    places = list(_places(version.documents, options.name))
+    if not places:
+        names = ", ".join(name for _, name in _places(version.documents, None))
+        raise CommandError(f"there is no document {options.name!r}; there are {names}")
+    if options.as_json:
+        print_json(_data(version, places, options))
+        return FINE
+    for kind, name in places:
+        print(f"{kind}.{name}, {version_text(version.number, version.sha)}")
+        if options.is_written:
+            document = dict(written_document(version.documents, kind, name))
+            print(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), end="")
+        else:
+            _print_fields(version.documents, kind, name)
+    return FINE
+
+
+def _places(documents: Documents, wanted: str | None) -> Iterator[tuple[Kind, str]]:
+    for name in sorted(documents.tasks):
+        if wanted in (None, name, f"tasks.{name}"):
+            yield "tasks", name
+    for name in sorted(documents.experiments):
+        if wanted in (None, name, f"experiments.{name}"):
+            yield "experiments", name
+
+
+def _data(version: Version, places: list[tuple[Kind, str]], options: ShowOptions) -> dict[str, Any]:
+    found: dict[str, Any] = {"number": version.number, "sha": version.sha, "documents": {}}
+    for kind, name in places:
+        shown: dict[str, Any] = {"written": written_document(version.documents, kind, name)}
+        if not options.is_written:
+            shown["effective"] = effective_document(version.documents, kind, name)
+            fields = sourced_fields(version.documents, kind, name)
+            shown["origins"] = {field.path: field.origin for field in fields}
+        found["documents"][f"{kind}.{name}"] = shown
+    return found
+
+
+def _print_fields(documents: Documents, kind: Kind, name: str) -> None:
+    fields = sourced_fields(documents, kind, name)
+    width = max(len(field.path) for field in fields)
+    for field in fields:
+        print(f"  {field.path:<{width}}  {ORIGINS[field.origin]:<12}  {value_text(field.value)}")
