@@ -12,23 +12,6 @@ from gateway.cli.root import JsonFile, RedisUrl, TurnId, WorkerUrl, app, group
 trace_app = group("trace", "Recorded turns.")
 
 
-@app.command()
-def replay(
-    turn_id: TurnId,
-    exact: Annotated[bool, typer.Option(help="Draw the tokens again from the seed.")] = False,
-    redis: RedisUrl = None,
-    worker: WorkerUrl = None,
-    json: JsonFile = None,
-) -> None:
-    """Run a recorded turn again and compare H, G, k and logprob of every step.
-
-    Status: 0 within the tolerance, 1 where a step differs, 2 where the turn cannot be replayed.
-    """
-    from gateway.replay.command import ReplayOptions, run_replay
-
-    raise typer.Exit(run_replay(ReplayOptions(turn_id, exact, redis, worker, json)))
-
-
 Task = Annotated[str | None, typer.Option("--task", help="Of this task.")]
 Lane = Annotated[str | None, typer.Option("--lane", help="In this lane.")]
 ConfigSha = Annotated[str | None, typer.Option("--config", help="Under this configuration: its sha's start.")]
@@ -39,6 +22,54 @@ User = Annotated[str | None, typer.Option("--user", help="Of this user, as the r
 Since = Annotated[str | None, typer.Option("--since", help="Received since: 15m, 1h, 2d, 2026-11-30T10:00.")]
 Until = Annotated[str | None, typer.Option("--until", help="Received until.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="So many at most, the newest first.")]
+
+
+@app.command()
+def replay(
+    turn_id: Annotated[str | None, typer.Argument(help="The turn's id; with --batch none.")] = None,
+    exact: Annotated[bool, typer.Option(help="Draw the tokens again from the seed.")] = False,
+    config: Annotated[
+        str | None, typer.Option(help="Try this configuration: sha, version number, head, or a folder.")
+    ] = None,
+    batch: Annotated[bool, typer.Option(help="Try it on all turns of a query.")] = False,
+    task: Task = None,
+    lane: Lane = None,
+    config_was: Annotated[
+        str | None, typer.Option("--config-was", help="With --batch: served under this sha.")
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = 50,
+    redis: RedisUrl = None,
+    worker: WorkerUrl = None,
+    json: JsonFile = None,
+) -> None:
+    """Run a recorded turn again and compare every step; or run it under another configuration.
+
+    Status: 0 within the tolerance, or nothing changes; 1 where a step differs, or an answer changes;
+    2 where it cannot be run.
+    """
+    from gateway.errors import ReplayError
+
+    if config is None:
+        from gateway.replay.command import ReplayOptions, run_replay
+
+        if batch or turn_id is None:
+            raise ReplayError("give a turn's id, or --batch with --config")
+        raise typer.Exit(run_replay(ReplayOptions(turn_id, exact, redis, worker, json)))
+
+    from gateway.replay.config_command import ConfigReplayOptions, run_batch, run_config_replay
+    from gateway.trace.moments import between
+    from gateway.trace.query import TurnQuery
+
+    options = ConfigReplayOptions(config, redis, worker, json)
+    if batch == (turn_id is not None) or exact:
+        raise ReplayError("with --config give a turn's id or --batch, and not --exact")
+    if turn_id is not None:
+        raise typer.Exit(run_config_replay(turn_id, options))
+    start, end = between(since, until)
+    query = TurnQuery(task, lane, config_was, since=start, until=end, limit=limit)
+    raise typer.Exit(run_batch(query, options))
 
 
 @trace_app.command("list")

@@ -15,7 +15,7 @@ from gateway.trace.steps import ChoiceSteps
 
 
 def token_texts(turn_id: str, candidates: Sequence[str]) -> TokenTexts:
-    """Return what asks the first able of ``candidates``, and knows nothing where none is or no text was kept."""
+    """Return what asks the first able of ``candidates``; it knows nothing where none is, or no text."""
 
     async def texts(redis: Redis, choices: Sequence[ChoiceSteps]) -> Mapping[int, Sequence[str]]:
         try:
