@@ -8,7 +8,8 @@ from redis.asyncio import Redis
 
 from gateway.errors import ReplayError, TraceError
 from gateway.flow.turn import Turn
-from gateway.replay.base import Base, base_of, environment_changes, why_decode_again, with_texts
+from gateway.replay.base import Base, base_of, why_decode_again, with_texts
+from gateway.replay.environment import environment_changes
 from gateway.replay.rebuilt import rebuilt_turn, why_not
 from gateway.replay.request import Request, SettingChange, request_of, setting_changes
 from gateway.replay.side import Side, decoded_side, first_divergence

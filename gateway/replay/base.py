@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from gateway.replay.environment import environment_changes
 from gateway.replay.recorded import Decoding
 from gateway.replay.side import Side, decoded_side, recorded_side
 from gateway.replay.worker import ReplayAnswer, decode_choice
@@ -50,24 +51,6 @@ def why_decode_again(trace: ChoiceSteps, recorded: Mapping[str, Any], now: Mappi
     if largest > 1 and recorded.get("dtype") != "fp32":
         return f"it was decoded in a batch of up to {largest}, where rounding differs"
     return None
-
-
-def environment_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what differs, as ``name then -> now``; the KV cache's size moves no token and is left out."""
-    changes = []
-    for name in sorted(then.keys() | now.keys()):
-        before, after = (_without_size(each.get(name)) for each in (then, now))
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            changes += [f"{name}.{each}" for each in environment_changes(before, after)]
-        elif before != after:
-            changes.append(f"{name} {before} -> {after}")
-    return tuple(changes)
-
-
-def _without_size(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: each for name, each in value.items() if name not in ("slots", "positions")}
-    return value
 
 
 def _alone(trace: ChoiceSteps) -> str:

@@ -36,6 +36,11 @@ TOLERANCES: Mapping[str, Tolerance] = {
 }
 
 
+def wider_tolerance(recorded: str, replayed: str) -> Tolerance:
+    """Return the tolerance of the coarser of two number formats; of one that is not known, the widest."""
+    return TOLERANCES["fp32" if recorded == replayed == "fp32" else "bf16"]
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One value of one step, and by how much it may differ."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import httpx
 
 from gateway.errors import ReplayError
-from gateway.replay.comparison import TOLERANCES, Comparison, Tolerance, compare
+from gateway.replay.comparison import Comparison, Tolerance, compare, wider_tolerance
+from gateway.replay.environment import environment_changes
 from gateway.replay.recorded import RecordedTurn
 from gateway.replay.worker import ReplayAnswer, replay_choice
 from gateway.trace.steps import ChoiceSteps
@@ -36,6 +37,8 @@ class TurnReplay:
     dtype: str
     tolerance: Tolerance
     choices: tuple[ChoiceReplay, ...]
+    environment_changes: tuple[str, ...] = ()
+    """What the worker differs in from the one that decoded it first, as far as the record says."""
 
     @property
     def is_equal(self) -> bool:
@@ -56,8 +59,10 @@ async def replay_turn(
         replayed.append((trace, answer))
     if not replayed:
         raise ReplayError(f"turn {turn.id!r} has no recorded steps")
-    dtype = replayed[0][1].dtype
-    tolerance = TOLERANCES.get(dtype, TOLERANCES["bf16"])
+    first = replayed[0][1]
+    recorded = turn.environment.get("worker") or {}
+    tolerance = wider_tolerance(str(recorded.get("dtype", first.dtype)), first.dtype)
+    changes = environment_changes(recorded, first.environment) if recorded else ()
     choices = tuple(
         ChoiceReplay(
             trace.choice,
@@ -67,7 +72,7 @@ async def replay_turn(
         )
         for trace, answer in replayed
     )
-    return TurnReplay(turn.id, is_exact, turn.model, dtype, tolerance, choices)
+    return TurnReplay(turn.id, is_exact, turn.model, first.dtype, tolerance, choices, changes)
 
 
 def _columns(answer: ReplayAnswer, trace: ChoiceSteps) -> dict[str, list[float]]:

@@ -19,6 +19,8 @@ def print_replay(console: Console, replay: TurnReplay) -> None:
     """What was compared within which tolerance, and what came of it."""
     how = "tokens drawn again from the seed" if replay.is_exact else "recorded tokens fed again"
     console.print(Text(f"turn {replay.turn_id}: {how}; {replay.model}, {replay.dtype}"))
+    if replay.environment_changes:
+        console.print(Text(f"not as it was decoded first: {', '.join(replay.environment_changes)}"))
     for choice in replay.choices:
         if len(replay.choices) > 1:
             console.print(f"choice {choice.choice}")
@@ -55,6 +57,7 @@ def as_json(replay: TurnReplay) -> dict[str, Any]:
         "model": replay.model,
         "dtype": replay.dtype,
         "tolerance": asdict(replay.tolerance),
+        "environment_changes": list(replay.environment_changes),
         "is_equal": replay.is_equal,
         "choices": [
             {"choice": choice.choice, "is_equal": choice.comparison.is_equal, **asdict(choice.comparison)}

@@ -64,7 +64,7 @@ def opening(record: Mapping[str, Any]) -> tuple[str, ...]:
         f"{as_moment(record['received_at'])}  task {task}, lane {lane}, config {record['config_sha'][:8]}, "
         f"model {record['model']}",
         f"{outcome['status']}{error} after {outcome['latency_s']:.2f} s: "
-        f"{kept} of {len(verdicts)} documents kept, {outcome['prompt_tokens']} tokens in, {outcome['completion_tokens']} out, "
-        f"seed {outcome['seed']}, {','.join(outcome['finish_reasons']) or '–'}",
+        f"{kept} of {len(verdicts)} documents kept, {outcome['prompt_tokens']} tokens in, "
+        f"{outcome['completion_tokens']} out, seed {outcome['seed']}, {','.join(outcome['finish_reasons']) or '–'}",
         ", ".join(figures),
     )
