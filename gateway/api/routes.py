@@ -18,6 +18,7 @@ from gateway.api.answer_schema import (
 from gateway.api.chat import chat
 from gateway.api.completions import completions
 from gateway.api.config_paths import CONFIG_PATHS
+from gateway.api.experiments import EXPERIMENT_PATHS
 from gateway.api.feedback import FeedbackBody, FeedbackList, KeptFeedback, feedback
 from gateway.api.health import health, livez, metrics, readyz
 from gateway.api.models import get_model, list_models
@@ -106,6 +107,7 @@ PATHS: tuple[Path, ...] = (
         errors=(StoreUnavailable,),
     ),
     *CONFIG_PATHS,
+    *EXPERIMENT_PATHS,
     Path("GET", "/livez", livez, "Whether the process runs", response=Alive),
     Path(
         "GET",

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import orjson
 
-from gateway.lab.intervals import Interval
+from gateway.lab.intervals import Interval, JsonNumber
 from gateway.lab.metrics import Metric
 from gateway.lab.srm import SampleRatio
 from gateway.store.document import Guardrail
@@ -51,7 +51,7 @@ class Comparison:
     """The difference as a share of the control's mean; None where that is 0."""
     cuped: Cuped | None
     """None: the plain difference."""
-    units_needed: float
+    units_needed: JsonNumber
     """Units of both arms together that would set this difference apart from 0; infinite or NaN: unknown."""
 
 

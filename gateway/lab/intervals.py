@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import WithJsonSchema
+
+JsonNumber: TypeAlias = Annotated[float, WithJsonSchema({"type": ["number", "null"]})]
+"""null in JSON where it is infinite or unknown."""
 
 _ROUNDS = 10_000
 _LEVEL = 0.95
@@ -16,9 +21,9 @@ _LEVEL = 0.95
 class Interval:
     """A mean with the range that holds it with 95 % confidence."""
 
-    mean: float
-    low: float
-    high: float
+    mean: JsonNumber
+    low: JsonNumber
+    high: JsonNumber
 
     @property
     def excludes_zero(self) -> bool:

@@ -39,10 +39,7 @@ class SampleRatio:
     """Of one look; 1 where there are no units or one arm."""
     anytime_p_value: float
     """Holds however often one looks."""
-
-    @property
-    def is_alarm(self) -> bool:
-        return self.p_value < ALARM_P
+    is_alarm: bool
 
 
 def sample_ratio(counts: Mapping[str, int], arms: Sequence[Arm]) -> SampleRatio:
@@ -52,12 +49,14 @@ def sample_ratio(counts: Mapping[str, int], arms: Sequence[Arm]) -> SampleRatio:
     expected = shares * observed.sum()
     chi_square = float(((observed - expected) ** 2 / expected).sum()) if observed.sum() else 0.0
     is_comparable = len(arms) > 1 and observed.sum() > 0
+    p_value = float(special.chdtrc(len(arms) - 1, chi_square)) if is_comparable else 1.0
     return SampleRatio(
         counts={arm.name: int(count) for arm, count in zip(arms, observed, strict=True)},
         expected={arm.name: float(count) for arm, count in zip(arms, expected, strict=True)},
         chi_square=chi_square,
-        p_value=float(special.chdtrc(len(arms) - 1, chi_square)) if is_comparable else 1.0,
+        p_value=p_value,
         anytime_p_value=min(1.0, math.exp(-min(700.0, log_bayes_factor(observed, shares)))),
+        is_alarm=p_value < ALARM_P,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -13,7 +14,8 @@ from gateway.outcomes.entry import Exposure, Feedback, TurnOutcome, decode_entry
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-_PAGE = 1_000
+_PAGE = 500
+"""Entries that are decoded before the event loop gets its turn again: a few milliseconds."""
 
 
 async def read_observations(redis: Redis, experiment_id: str, version: int) -> Observations:
@@ -29,8 +31,13 @@ async def read_observations(redis: Redis, experiment_id: str, version: int) -> O
         for _, fields in page:
             gathered.add(fields)
         if len(page) < _PAGE:
-            return gathered.observations()
+            return await asyncio.to_thread(gathered.observations)
         start = "(" + page[-1][0].decode()
+
+
+async def num_entries(redis: Redis, experiment_id: str, version: int) -> int:
+    """Return how many entries the stream has. Raises RedisError."""
+    return int(await redis.xlen(outcomes_key(experiment_id, version)))
 
 
 class _Gathered:
