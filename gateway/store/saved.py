@@ -71,9 +71,10 @@ class SavedVersions:
         return [path.parent.name for path in self.root.glob("*/documents.json")]
 
     def save(self, documents: Documents, files: Sequence[SourceFile]) -> None:
-        """Keep ``files``, which read as ``documents``; a version that is there already stays as it is."""
+        """Keep ``files``, which read as ``documents``, in place of other files with the same meaning."""
         target = self.root / documents.sha
-        if (target / "documents.json").exists():
+        is_there = (target / "documents.json").exists()
+        if is_there and (not files or self._has(documents.sha, files)):
             return
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
         for kind in KINDS:
@@ -84,7 +85,21 @@ class SavedVersions:
         write_whole(fresh / "files.json", json.dumps(marks, indent=1, sort_keys=True).encode())
         write_whole(fresh / "documents.json", documents.as_bytes())
         fresh.chmod(0o755)
-        fresh.rename(target)
+        if target.exists():
+            old = Path(tempfile.mkdtemp(prefix=".old-", dir=self.root))
+            target.rename(old / target.name)
+            fresh.rename(target)
+            shutil.rmtree(old)
+        else:
+            fresh.rename(target)
+
+    def _has(self, sha: str, files: Sequence[SourceFile]) -> bool:
+        try:
+            return {file.name: file.content for file in self.files(sha)} == {
+                file.name: file.content for file in files
+            }
+        except (ConfigError, OSError):
+            return False  # damaged: written anew
 
     def save_broken(self, files: Sequence[SourceFile]) -> None:
         """Keep files that no document can be read from; they have no version, but are not lost."""
