@@ -6,12 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
 from pydantic import ValidationError
-from redis.asyncio import Redis
 
 from gateway.errors import TraceError
-from gateway.flow.record import turn_key
 from gateway.lab.diagnose_case import Answer, Case, ContextFacts
 from gateway.store.document import CalibrationSection
 from gateway.store.warnings import DEFAULT_TEMPERATURE
@@ -21,26 +18,19 @@ from worker.protocol import DecodeControls
 Record = Mapping[str, Any]
 
 
-async def read_record(redis: Redis, turn_id: str) -> Record:
-    """Return a turn's record. Raises TraceError where there is none, or it is no JSON object."""
-    content = await redis.get(turn_key(turn_id))
-    if content is None:
-        raise TraceError(f"there is no turn {turn_id!r}: a wrong id, another Redis, or its lifetime is over")
-    try:
-        record = orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise TraceError(f"the record of turn {turn_id!r} is damaged: {error}") from error
-    if not isinstance(record, dict):
-        raise TraceError(f"the record of turn {turn_id!r} is no object")
-    return record
-
-
 def case_of(record: Record, choices: Sequence[ChoiceSteps]) -> Case:
-    """Return the case of a record and its steps. Raises TraceError where the record lacks what it must have."""
+    """Return the case of a record and its steps. Raises TraceError where the record lacks something."""
     try:
         return _case(record, choices)
     except (KeyError, TypeError, ValueError, AttributeError, ValidationError) as error:
         raise TraceError(f"the record of turn {record.get('id')!r} cannot be read: {error!r}") from error
+
+
+def num_choices(record: Record) -> int:
+    """Return how many choices have steps: a worker that is not ours writes none."""
+    if record.get("environment", {}).get("worker", {}).get("level") == "opaque":
+        return 0
+    return max(int(record.get("upstream_body", {}).get("n") or 1), len(record["outcome"]["finish_reasons"]))
 
 
 def _case(record: Record, choices: Sequence[ChoiceSteps]) -> Case:

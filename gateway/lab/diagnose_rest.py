@@ -46,7 +46,7 @@ def length_findings(case: Case) -> Iterator[Finding]:
 
 
 def _num_tokens(case: Case, answer: Answer) -> int:
-    """Return the length of an answer; where no steps were kept, by what the worker counted over all choices."""
+    """Return the length of an answer; where no steps were kept, by what the worker counted in all."""
     return len(answer.steps) or case.completion_tokens // max(1, len(case.answers))
 
 

@@ -103,7 +103,8 @@ def _drift(case: Case) -> Iterator[Finding]:
             "sampling",
             "drift",
             f"Over {len(steps)} steps in a row H stayed at {mean_entropy(steps):.1f} nats (s {mean_s:.2f}, "
-            f"usual is up to {limit:.2f}) and {_openness(case, steps)}: the text wanders where the tail leads it.",
+            f"usual is up to {limit:.2f}), {_openness(case, steps)}: "
+            "the text wanders where the tail leads it.",
             tuple(places(answer.choice, numbers)),
             _narrower(case),
             weight=mean_s / limit,
