@@ -67,7 +67,7 @@ def choose_lane(turn: Turn, experiment: ExperimentDocument | None) -> tuple[Assi
     if experiment is None:
         return Assignment(), TREATMENT
     key, is_sticky = targeting_key(turn, experiment.unit_header)
-    unit = f"{_hash64('unit', key):016x}" if is_sticky else ""
+    unit = unit_of(key) if is_sticky else ""
     if position(experiment.enrol_seed, key) >= experiment.coverage:
         return Assignment(
             experiment=experiment.id,
@@ -85,10 +85,20 @@ def targeting_key(turn: Turn, unit_header: str | None) -> tuple[str, bool]:
     if unit_header and (value := turn.headers.get(unit_header.lower())):
         return f"header:{value}", True
     if turn.user:
-        return f"user:{turn.user}", True
+        return user_key(turn.user), True
     if opening := _conversation_opening(turn.body):
         return f"conversation:{_hash64('conversation', opening):016x}", True
     return f"request:{turn.id}", False
+
+
+def unit_of(key: str) -> str:
+    """Return what stands for a targeting key in records: not to be read, but known to who has the key."""
+    return f"{_hash64('unit', key):016x}"
+
+
+def user_key(user: str) -> str:
+    """Return the targeting key of a user."""
+    return f"user:{user}"
 
 
 def position(seed: str, key: str) -> float:

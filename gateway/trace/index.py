@@ -41,6 +41,7 @@ class IndexLine(NamedTuple):
     status: str
     model: str
     user: str
+    shadow_of: str = ""
 
 
 def line_of(summary: Mapping[Any, Any]) -> bytes:
@@ -51,7 +52,7 @@ def line_of(summary: Mapping[Any, Any]) -> bytes:
 def parse_line(line: bytes) -> IndexLine:
     """Raise TraceError where it is no line; columns that a later version added are ignored."""
     try:
-        return IndexLine._make(orjson.loads(line)[: len(IndexLine._fields)])
+        return IndexLine(*orjson.loads(line)[: len(IndexLine._fields)])
     except (TypeError, ValueError) as error:
         raise TraceError(f"{TURNS_INDEX_KEY} holds a damaged entry: {error}") from error
 

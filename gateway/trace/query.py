@@ -40,12 +40,17 @@ class TurnQuery:
     user: str | None = None
     limit: int | None = DEFAULT_LIMIT
     model: str | None = None
+    turn_id: str | None = None
+    """One turn, and its shadows."""
 
     def first_id(self) -> str:
         """Return the stream id before which no turn matches. None such is last: a record may be late."""
         if self.since is None:
             return "-"
         return str(max(0, int((self.since - MAX_CLOCK_SKEW_S) * 1e3)))
+
+
+EVERY = TurnQuery(limit=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,9 @@ class TurnFilter:
         self._sha = query.config_sha or ""
         self._since = -math.inf if query.since is None else query.since
         self._until = math.inf if query.until is None else query.until
+        self._id = query.turn_id
         self._marks = [*map(orjson.dumps, self._wanted.values()), orjson.dumps(self._sha)[:-1]]
+        self._marks += [] if self._id is None else [orjson.dumps(self._id)]
         """What stands in every line that is admitted: looked for before it is parsed."""
 
     def admits_line(self, line: bytes) -> bool:
@@ -119,6 +126,7 @@ class TurnFilter:
         return (
             self._since <= turn.received_at <= self._until
             and turn.config_sha.startswith(self._sha)
+            and (self._id is None or self._id in (turn.id, turn.shadow_of))
             and all(getattr(turn, name) == value for name, value in self._wanted.items())
         )
 
@@ -132,6 +140,18 @@ _KINDS: Mapping[str, type] = {
 async def find_turns(redis: Redis, query: TurnQuery) -> tuple[TurnSummaryRow, ...]:
     """Return the turns of ``query``, the newest first. Raises TraceError where an entry is damaged."""
     return tuple([row async for row in iterate_turns(redis, query)])
+
+
+async def listed_ids(redis: Redis) -> set[str]:
+    """Return the ids of all turns that have an entry."""
+    ids = set()
+    oldest = "+"
+    async for page in _pages(redis, TURNS_INDEX_KEY, "+", EVERY):
+        ids |= {parse_line(entry[LINE]).id for _, entry in page}
+        oldest = f"({page[-1][0].decode()}"
+    async for page in _pages(redis, TURNS_KEY, oldest, EVERY):
+        ids |= {parse_row(*entry).id for entry in page}
+    return ids
 
 
 async def iterate_turns(redis: Redis, query: TurnQuery) -> AsyncIterator[TurnSummaryRow]:

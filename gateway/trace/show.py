@@ -65,6 +65,7 @@ def opening(record: Mapping[str, Any]) -> tuple[str, ...]:
         f"model {record['model']}",
         f"{outcome['status']}{error} after {outcome['latency_s']:.2f} s: "
         f"{kept} of {len(verdicts)} documents kept, {outcome['prompt_tokens']} tokens in, "
-        f"{outcome['completion_tokens']} out, seed {outcome['seed']}, {','.join(outcome['finish_reasons']) or '–'}",
+        f"{outcome['completion_tokens']} out, seed {outcome['seed']}, "
+        f"{','.join(outcome['finish_reasons']) or '–'}",
         ", ".join(figures),
     )
