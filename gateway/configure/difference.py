@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.configure.speech import FINE, FOUND, answered, change_line, print_json
+from gateway.configure.speech import FINE, FOUND, answered, change_lines, print_json
 from gateway.configure.target import Target
 from gateway.store.difference import diff
 
@@ -22,8 +22,8 @@ def _diff(target: Target, one: str | None, other: str | None, as_json: bool) -> 
     if as_json:
         print_json(changes)
     else:
-        for change in changes:
-            print(change_line(change))
+        for line in change_lines(changes):
+            print(line)
     return FOUND if changes else FINE
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.configure.sources import Sources, read_sources
-from gateway.configure.speech import FINE, answered, change_line, print_json, version_text
+from gateway.configure.speech import FINE, answered, change_lines, print_json, version_text
 from gateway.configure.target import Target, head_or_empty
 from gateway.store.amendment import Amendment, amended
 from gateway.store.centre import Note, Published, Version
@@ -83,8 +83,8 @@ def report(published: Published, options: PublishOptions) -> int:
     if options.as_json:
         print_json(published)
         return FINE
-    for change in published.changes:
-        print(change_line(change))
+    for line in change_lines(published.changes):
+        print(line)
     for warning in published.warnings:
         print(f"warning: {warning}")
     now = version_text(published.number, published.sha)
@@ -97,7 +97,7 @@ def report(published: Published, options: PublishOptions) -> int:
         print(f"published {now} in the place of {before}")
         if options.share is not None:
             print(
-                "publish the same without --share for everybody, or go back with: "
-                "gravity config rollback -1 --why REASON"
+                f"{options.share:.0%} of the traffic are served by it. Publish the same without --share for "
+                "everybody, or go back: gravity config rollback -1 --why REASON"
             )
     return FINE

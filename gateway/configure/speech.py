@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -47,9 +47,25 @@ def print_json(content: Any) -> None:
     print(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode())
 
 
-def change_line(change: FieldChange) -> str:
-    """``tasks.rag_qa.gravity_strength: 1.2 -> 8``."""
-    return f"{change.path}: {value_text(change.before)} -> {value_text(change.after)}"
+def change_lines(changes: Sequence[FieldChange]) -> list[str]:
+    """``tasks.rag_qa.gravity_strength: 1.2 -> 8``; a document that comes or goes is one line."""
+    whole = {_document_of(change.path): change for change in changes if _names_document(change.path)}
+    lines = [f"{name}: {'added' if change.before is None else 'removed'}" for name, change in whole.items()]
+    lines += [
+        f"{change.path}: {value_text(change.before)} -> {value_text(change.after)}"
+        for change in changes
+        if _document_of(change.path) not in whole
+    ]
+    return sorted(lines)
+
+
+def _document_of(path: str) -> str:
+    return ".".join(path.split(".")[:2])
+
+
+def _names_document(path: str) -> bool:
+    """Whether it is the field that every document of its kind has, and that never changes in one."""
+    return path.partition(".")[0] + path[path.rindex(".") :] in ("tasks.task_type", "experiments.id")
 
 
 def value_text(value: Any) -> str:
