@@ -18,7 +18,7 @@ from gateway.trace.reading import read_record
 from gateway.trace.steps import wait_for_steps
 
 MAX_SHOWN_STEPS = 3
-"""Of each finding: the first, the one in the middle, the last."""
+"""Of each finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ async def diagnose_turn(
         case = case_of(record, ())
         return TurnDiagnosis(case, diagnose(case), not_shown=str(error))
     findings = diagnose(case)
-    wanted = {place for finding in findings for place in spread(finding.steps)}
+    wanted = {place for finding in findings for place in telling(case, finding.steps)}
     try:
         seen = await _seen(redis, case, wanted, candidates)
     except ReplayError as error:
@@ -58,11 +58,10 @@ async def diagnose_turn(
     return TurnDiagnosis(case, diagnose(case), seen.steps)
 
 
-def spread(steps: Sequence[StepPlace]) -> tuple[StepPlace, ...]:
-    """Return the few steps that are shown of a finding's."""
-    if len(steps) <= MAX_SHOWN_STEPS:
-        return tuple(steps)
-    return steps[0], steps[len(steps) // 2], steps[-1]
+def telling(case: Case, steps: Sequence[StepPlace]) -> tuple[StepPlace, ...]:
+    """Return the few steps of a finding at which the model was least sure, in their order."""
+    by_entropy = sorted(steps, key=lambda place: -case.step(place).entropy_nats)
+    return tuple(sorted(by_entropy[:MAX_SHOWN_STEPS], key=steps.index))
 
 
 async def _seen(redis: Redis, case: Case, wanted: set[StepPlace], candidates: Sequence[str]) -> Likeliest:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gateway.diagnose.likeliest import Likely, Shown
 from gateway.diagnose.many import TaskDiagnosis
-from gateway.diagnose.one import TurnDiagnosis, spread
+from gateway.diagnose.one import TurnDiagnosis, telling
 from gateway.lab.diagnose import Pattern
 from gateway.lab.diagnose_case import Finding, SettingChange, StepPlace
 from worker.protocol import StepRecord
@@ -80,11 +80,10 @@ def _lines(diagnosis: TurnDiagnosis, finding: Finding) -> Iterator[str]:
     yield finding.sentence
     if finding.steps:
         yield f"steps {_numbers(finding.steps)}"
-    for place in spread(finding.steps):
-        step = _step(diagnosis, place)
+    for place in telling(diagnosis.case, finding.steps):
         shown = diagnosis.shown.get(place)
         if shown is not None:
-            yield from _step_lines(place, step, shown)
+            yield from _step_lines(place, diagnosis.case.step(place), shown)
     yield from _remedy(finding.change, finding.advice)
 
 
@@ -117,11 +116,6 @@ def _remedy(change: SettingChange | None, advice: str) -> Iterator[str]:
         yield advice
 
 
-def _step(diagnosis: TurnDiagnosis, place: StepPlace) -> StepRecord:
-    answer = next(answer for answer in diagnosis.case.answers if answer.choice == place.choice)
-    return answer.steps[place.step]
-
-
 def _finding_json(diagnosis: TurnDiagnosis, finding: Finding) -> dict[str, Any]:
     return {
         "subject": finding.subject,
@@ -134,7 +128,7 @@ def _finding_json(diagnosis: TurnDiagnosis, finding: Finding) -> dict[str, Any]:
 
 
 def _step_json(diagnosis: TurnDiagnosis, place: StepPlace) -> dict[str, Any]:
-    step, shown = _step(diagnosis, place), diagnosis.shown.get(place)
+    step, shown = diagnosis.case.step(place), diagnosis.shown.get(place)
     values: dict[str, Any] = {
         "choice": place.choice,
         "step": place.step,

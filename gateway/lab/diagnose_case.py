@@ -78,6 +78,10 @@ class Case:
         """Of all choices."""
         return sum(len(answer.steps) for answer in self.answers)
 
+    def step(self, place: StepPlace) -> StepRecord:
+        """Return the step there."""
+        return next(answer for answer in self.answers if answer.choice == place.choice).steps[place.step]
+
     def path(self, name: str) -> str:
         """Return where a task's setting ``name`` (``section.field``) is to be changed for such a turn."""
         if {f"gravity.{name}", f"gravity.{name.split('.')[0]}"} & self.requested:

@@ -2,57 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
 from gateway.lab.diagnose_case import Case, Finding, SettingChange, StepPlace, is_told, mean_entropy, places
 from worker.protocol import StepRecord
 
 STRONG_NATS = 1.0
-STRONG_SHARE = 0.1
+EVEN_LOGPROB = math.log(0.5)
+STRONG_SHARE = 0.05
 MIN_STRONG_STEPS = 3
-STABLE_SHARE = 0.5
 GENTLE_NATS = 0.3
 
 
 def strong_gravity(case: Case) -> Iterator[Finding]:
-    """Pseudo-stability: H after the pull is far below H before it, since the pull chooses, not the model."""
+    """Pseudo-stability: H after the pull lies far below H before it, and not because the model is sure."""
     gravity = case.controls.gravity
     if gravity is None:
         return
     found: list[StepPlace] = []
     pulled: list[StepRecord] = []
     for answer in case.answers:
-        numbers = [n for n, step in enumerate(answer.steps) if step.bias_nats >= STRONG_NATS]
+        numbers = [number for number, step in enumerate(answer.steps) if _is_chosen_by_pull(step)]
         if len(numbers) >= max(MIN_STRONG_STEPS, STRONG_SHARE * len(answer.steps)):
             found += places(answer.choice, numbers)
             pulled += [answer.steps[number] for number in numbers]
     if not pulled:
         return
-    before, after = mean_entropy(pulled), sum(step.entropy_after_nats for step in pulled) / len(pulled)
-    num_bound = sum(step.bias_nats >= 0.95 * gravity.max_bias_nats for step in pulled)
-    num_repeated = len(pulled) - len({step.token_id for step in pulled}) if is_told(pulled) else 0
-    num_settled = sum(_is_settled(step) for step in pulled)
-    if max(num_settled, num_bound, num_repeated) < len(pulled) / 2:
-        return
     largest = max(step.bias_nats for step in pulled)
-    at_bound = f", {num_bound} times at its bound" if num_bound else ""
-    again = f"; {num_repeated} of these tokens had been pulled in before" if num_repeated else ""
     yield Finding(
         "sampling",
         "over-strong gravity",
-        f"{len(pulled)} of {case.num_steps} tokens were pulled in with up to {largest:.1f} nats{at_bound}; "
-        f"H fell from {before:.2f} to {after:.2f} nats there: the pull chose, not the model{again}.",
+        f"{len(pulled)} of {case.num_steps} tokens, to which the model itself gave less than 50 %, were "
+        f"pulled in with up to {largest:.1f} nats{_how(pulled, gravity.max_bias_nats)}.",
         tuple(found),
         _gentler(case, gravity.strength, largest),
         weight=len(pulled) / case.num_steps,
     )
 
 
+def _is_chosen_by_pull(step: StepRecord) -> bool:
+    return step.bias_nats >= STRONG_NATS and step.logprob < EVEN_LOGPROB
+
+
+def _how(pulled: Sequence[StepRecord], max_bias_nats: float) -> str:
+    """Say what else is typical of it: H pressed down, the bias at its bound, the same words again."""
+    parts = []
+    drawn = [step for step in pulled if step.temperature > 0.0]
+    if drawn:  # where nothing is drawn nothing is left of H, whatever pulls
+        after = sum(step.entropy_after_nats for step in drawn) / len(drawn)
+        parts.append(f"H there fell from {mean_entropy(drawn):.2f} to {after:.2f} nats")
+    num_bound = sum(step.bias_nats >= 0.95 * max_bias_nats for step in pulled)
+    if num_bound:
+        parts.append(f"the bias was at its bound {num_bound} times")
+    num_repeated = len(pulled) - len({step.token_id for step in pulled})
+    if num_repeated and is_told(pulled):
+        parts.append(f"{num_repeated} of them had been pulled in before")
+    return "".join(f"; {part}" for part in parts)
+
+
 def _gentler(case: Case, strength: float, largest_nats: float) -> SettingChange:
     gentle = strength * GENTLE_NATS / largest_nats
     return SettingChange(case.path("gravity_strength"), strength, max(0.1, round(gentle, 1)))
-
-
-def _is_settled(step: StepRecord) -> bool:
-    # Nothing is left of H where nothing is drawn, whatever pulls.
-    return step.temperature > 0.0 and step.entropy_after_nats <= STABLE_SHARE * step.entropy_nats
