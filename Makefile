@@ -34,7 +34,7 @@ serve: setup
 	@exec $(BIN)/gravity up
 
 test: setup
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 check: setup
 	@$(BIN)/ruff check .
