@@ -13,7 +13,7 @@ from gateway.errors import ConfigError
 from gateway.store.backend import Kind, SourceFile
 from gateway.store.document import SCHEMA_VERSION, ExperimentDocument, TaskDocument
 from gateway.store.documents import Documents
-from gateway.store.lineage import DEFAULT_TASK, effective_fields
+from gateway.store.lineage import DEFAULT_TASK, effective, effective_fields
 from gateway.store.migrate import is_from_the_future, migrated, schema_version
 from gateway.store.source import Written, read
 from gateway.store.spelling import spelled_experiment, spelled_task
@@ -52,7 +52,7 @@ def edited(documents: Documents, before: Documents | None) -> Documents:
     So nobody is told of a field that another program wrote into a document that is not touched here. Raises
     ConfigError with ``tasks/NAME`` or ``experiments/ID`` for its file.
     """
-    default = migrated("tasks", documents.tasks.get(DEFAULT_TASK, {}))
+    default = _known_default(documents)
     tasks: dict[str, Mapping[str, Any]] = {}
     for name, task in documents.tasks.items():
         is_kept = before is not None and before.tasks.get(name) == task
@@ -63,6 +63,14 @@ def edited(documents: Documents, before: Documents | None) -> Documents:
         place = f"experiments/{name}"
         experiments[name] = each if is_kept else edited_experiment(_today("experiments", place, each))
     return Documents(tasks, experiments)
+
+
+def _known_default(documents: Documents) -> Mapping[str, Any]:
+    """Return what tasks inherit, without fields that only another program knows."""
+    if DEFAULT_TASK not in documents.tasks:
+        return {}
+    own = migrated("tasks", documents.tasks[DEFAULT_TASK])
+    return spelled_task(own, effective(documents, DEFAULT_TASK))
 
 
 def edited_task(written: Written, default: Mapping[str, Any]) -> dict[str, Any]:
