@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gateway.api.admin import get_turn
 from gateway.api.answer_schema import (
     Alive,
     ChatCompletion,
@@ -10,7 +9,6 @@ from gateway.api.answer_schema import (
     ModelList,
     Pruned,
     Readiness,
-    RecordedTurn,
     Reranked,
     ServedModel,
     TextCompletion,
@@ -27,6 +25,7 @@ from gateway.api.path import Path
 from gateway.api.prune import PruneRequest, prune
 from gateway.api.rerank import RerankRequest, rerank
 from gateway.api.schema import ChatRequest, CompletionRequest
+from gateway.api.turns import TURN_PATHS
 from gateway.errors import (
     ContextTooLong,
     EncoderUnavailable,
@@ -98,14 +97,7 @@ PATHS: tuple[Path, ...] = (
         response=ServedModel,
         errors=(ModelNotFound,),
     ),
-    Path(
-        "GET",
-        "/admin/turns/{turn_id}",
-        get_turn,
-        "A recorded turn and its steps",
-        response=RecordedTurn,
-        errors=(StoreUnavailable,),
-    ),
+    *TURN_PATHS,
     *CONFIG_PATHS,
     *EXPERIMENT_PATHS,
     Path("GET", "/livez", livez, "Whether the process runs", response=Alive),
