@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 
 from redis.asyncio import Redis
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from gateway.experiment.source import ExperimentSource
+from gateway.experiment.tables import wide_console
 from gateway.lab.srm import widths
 from gateway.outcomes.experiments import experiments_in_force
 from gateway.outcomes.read import num_entries
@@ -36,7 +36,7 @@ def run_list(source: ExperimentSource) -> int:
             Text(document.primary_metric),
             f"{count:,}",
         )
-    Console(highlight=False).print(table if documents else "there are no experiments")
+    wide_console().print(table if documents else "there are no experiments")
     return 0
 
 

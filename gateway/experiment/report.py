@@ -6,10 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from gateway.experiment.source import ExperimentSource
-from gateway.experiment.tables import print_report
+from gateway.experiment.tables import print_report, wide_console
 from gateway.lab.analysis import analyse
 from gateway.lab.findings import report_json
 from gateway.outcomes.experiments import find_experiment
@@ -32,7 +30,7 @@ def run_report(source: ExperimentSource, options: ReportOptions) -> int:
         source.read(lambda redis: read_observations(redis, document.id, document.version))
     )
     report = analyse(document, observations)
-    print_report(Console(highlight=False, soft_wrap=True), report)
+    print_report(wide_console(), report)
     if options.json_file is not None:
         options.json_file.write_bytes(report_json(report))
     return 0

@@ -17,7 +17,12 @@ from gateway.lab.wording import bounds, counted, decimals, mean_words, metric_na
 _EXPLANATION = """\
 A unit counts once, with the mean of its turns. The intervals hold at all times: look as often as you like. \
 CUPED: adjusted by the unit's period before, with what is left of the variance."""
-_DIRECTIONS = {"higher": "more is better", "lower": "less is better"}
+_MIN_COLUMNS = 140
+
+
+def wide_console() -> Console:
+    """Return a console in which no number is cut off: a narrower terminal breaks the lines itself."""
+    return Console(highlight=False, soft_wrap=True, width=max(_MIN_COLUMNS, Console().width))
 
 
 def print_report(console: Console, report: ExperimentReport) -> None:
@@ -56,17 +61,17 @@ def _print_sizes(console: Console, report: ExperimentReport) -> None:
 
 def _metrics(metrics: Sequence[MetricFindings], level: str, control: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("metric")
-    table.add_column("arm")
+    for name in ("metric", "better", "arm"):
+        table.add_column(name)
     for name in ("units", "turns", "mean", f"minus {control}", f"{level} interval", "relative", "CUPED"):
         table.add_column(name, justify="right", no_wrap=True)
     for found in metrics:
-        name = f"{metric_name(found.metric.name)}, {_DIRECTIONS[found.metric.better]}"
+        name, better = metric_name(found.metric.name), found.metric.better
         compared = {each.arm: each for each in found.comparisons}
         for arm in found.arms:
             sizes = (f"{arm.num_units:,}", f"{arm.num_turns:,}", mean_words(found.metric, arm.mean.mean))
-            table.add_row(name, Text(arm.arm), *sizes, *_compared(found.metric, compared.get(arm.arm)))
-            name = ""
+            compared_with = _compared(found.metric, compared.get(arm.arm))
+            table.add_row(Text(name), better, Text(arm.arm), *sizes, *compared_with)
     return table
 
 
