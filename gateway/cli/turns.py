@@ -158,3 +158,26 @@ def trace_tail(
 
     query = TurnQuery(task, lane, config, experiment, status, user=user, model=model)
     raise typer.Exit((run_tail_steps if steps else run_tail)(query, redis or redis_to_read()))
+
+
+@trace_app.command("delete")
+def trace_delete(
+    turn_id: Annotated[str | None, typer.Argument(help="One turn's id; or give --user.")] = None,
+    user: Annotated[str | None, typer.Option(help="All turns of this user, as the requests name it.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    redis: RedisUrl = None,
+) -> None:
+    """Delete a turn, or all that a user has left: records, steps, entries, feedback, parts in experiments.
+
+    Status: 0 deleted, 1 nothing was there.
+    """
+    from gateway.cli.deletion import confirm, delete_turn, delete_user
+    from gateway.errors import TraceError
+    from gateway.stack.environment import redis_to_read
+
+    url = redis or redis_to_read()
+    if (turn_id is None) == (not user):
+        raise TraceError("give a turn's id or --user, one of them")
+    if not yes:
+        confirm(f"turn {turn_id}" if turn_id else f"all turns of user {user}")
+    raise typer.Exit(delete_turn(turn_id, url) if turn_id else delete_user(user or "", url))
