@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -21,7 +22,7 @@ MAX_DOCUMENTS = 1_000
 M = TypeVar("M", bound=BaseModel)
 Reference: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 """``head``, a number, ``-1`` for the one before the head, or the start of a sha."""
-Reason: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=2_000, strip_whitespace=True)]
+Reason: TypeAlias = Annotated[str, StringConstraints(pattern=r"\S", max_length=2_000)]
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
@@ -137,5 +138,8 @@ def as_body(model: type[M], body: Mapping[str, Any]) -> M:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        place = ".".join(str(part) for part in error.errors(include_url=False)[0]["loc"])
+        location = error.errors(include_url=False)[0]["loc"]
+        place = ".".join(
+            str(part) for part in location if re.fullmatch(r"\w+", str(part))
+        )  # no dict[str,any]
         raise InvalidRequest(first_problem(error), param=place or None, details={"field": place}) from None
