@@ -213,11 +213,12 @@ class Encoder:
 async def _hashed(texts: Sequence[str]) -> list[bytes]:
     """Return 16 bytes a text that no other text has."""
     if sum(map(len, texts)) > _LARGE_CHARS:
-        return await asyncio.to_thread(lambda: [_hash(text) for text in texts])
-    return [_hash(text) for text in texts]
+        return await asyncio.to_thread(lambda: [encoding_name(text) for text in texts])
+    return [encoding_name(text) for text in texts]
 
 
-def _hash(text: str) -> bytes:
+def encoding_name(text: str) -> bytes:
+    """Return what a text's encoding is kept under: 128 bits of blake2b."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

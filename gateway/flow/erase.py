@@ -1,9 +1,10 @@
 """Takes turns out of Redis: one, or all that a person has left.
 
-A turn is its record, its steps, its entry in ``ng:turns``, its feedback and its shadows. In the data of
-experiments a person is a unit, which is a hash, but one that whoever knows the name can make: so the unit's
-exposure and outcomes go too. It leaves its arm as a whole, which takes no side. What another unit (a
-conversation, a tenant's header) measured in other turns stays; its exposure goes with its last outcome.
+A turn is its record, its steps, its entry in ``ng:turns``, its feedback, its shadows, and the encodings of
+what was asked. In the data of experiments a person is a unit, which is a hash, but one that whoever knows the
+name can make: so the unit's exposure and outcomes go too. It leaves its arm as a whole, which takes no side.
+What another unit (a conversation, a tenant's header) measured in other turns stays; its exposure goes with
+its last outcome.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from typing import Any, TypeVar
 import orjson
 from redis.asyncio import Redis
 
+from gateway.context.embed import encoding_name
+from gateway.context.pruner import bounded
+from gateway.context.shared_cache import KEY_PREFIX as ENCODINGS_KEY_PREFIX
 from gateway.flow.assign import unit_of, user_key
 from gateway.outcomes.entry import (
     EXPOSED_KEY_PREFIX,
@@ -49,6 +53,8 @@ class Erased:
     outcomes: int = 0
     """Entries in the streams of experiments, feedback among them."""
     exposures: int = 0
+    encodings: int = 0
+    """Of what the person wrote, in the cache that the encoder has in Redis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,7 @@ async def _erase(redis: Redis, rows: Sequence[TurnSummaryRow], gone: _Gone) -> E
         going = _going(entries, turns, gone.units)
         outcomes += sum(not isinstance(entry, Exposure) for entry in going.values())
         exposures += await _erase_entries(redis, key, going)
+    num_encodings = await _erase_encodings(redis, turns)  # the records say of what
     num_turns = 0
     for page in _paged([row.entry_id for row in rows], PAGE):
         num_turns += await redis.xdel(TURNS_KEY, *page)
@@ -96,6 +103,7 @@ async def _erase(redis: Redis, rows: Sequence[TurnSummaryRow], gone: _Gone) -> E
         feedback=await _unlink(redis, map(feedback_key, turns)),
         outcomes=outcomes,
         exposures=exposures,
+        encodings=num_encodings,
     )
 
 
@@ -140,6 +148,21 @@ async def _entries(redis: Redis, key: bytes) -> AsyncIterator[tuple[bytes, Entry
         if len(page) < PAGE:
             return
         start = f"({page[-1][0].decode()}"
+
+
+async def _erase_encodings(redis: Redis, turns: Collection[str]) -> int:
+    """Delete the encodings of the turns' questions and histories; documents are the application's own."""
+    names: set[str] = set()
+    for ids in _paged(turns, RECORDS_PER_READ):
+        for content in await redis.mget([turn_key(turn_id) for turn_id in ids]):
+            record = orjson.loads(content) if content is not None else {}
+            texts = [bounded(record.get("question", "")), *record.get("history", ())]
+            names |= {encoding_name(text).hex() for text in texts if text}
+    if not names:
+        return 0
+    pattern = ENCODINGS_KEY_PREFIX + "*"
+    found = [key.decode() async for key in redis.scan_iter(match=pattern, count=PAGE)]
+    return await _unlink(redis, (key for key in found if key.rpartition(":")[2] in names))
 
 
 async def _unlisted(redis: Redis, user: str) -> AsyncIterator[str]:

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from gateway.context.report import Document, PruneReport
 from gateway.flow.turn import Turn
 from gateway.settings import TextRetention
+from gateway.store.document import TaskDocument
 from gateway.trace.keys import text_hash as text_hash
 from worker.protocol import DecodeControls
 
@@ -56,6 +57,8 @@ def without_texts(turn: Turn, hide: Hide) -> Turn:
         question=hide(turn.question),
         history=tuple(hide(text) for text in turn.history),
         gravity_override={},
+        requested_task=turn.requested_task if turn.task is not None else hide(turn.requested_task),
+        task=_hidden_task(turn),
         prune_report=_hidden_report(turn.prune_report),
         controls=_hidden_controls(turn.controls),
         outcome=replace(turn.outcome, text=hide(turn.outcome.text)),
@@ -68,6 +71,17 @@ def _parameters(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _hidden_document(document: Document, hide: Hide) -> Document:
     return Document(id=document.id, text=hide(document.text), title=hide(document.title))
+
+
+def _hidden_task(turn: Turn) -> TaskDocument | None:
+    """Return the task without its words where the request's own were laid over them."""
+    if turn.task is None or not turn.gravity_override:
+        return turn.task
+    vector = turn.task.gravity.vector
+    section = turn.task.gravity.model_copy(
+        update={"vector": vector and vector.model_copy(update={"text": None})}
+    )
+    return turn.task.model_copy(update={"core_semantics": (), "penalize": (), "gravity": section})
 
 
 def _hidden_report(report: PruneReport) -> PruneReport:

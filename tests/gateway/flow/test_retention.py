@@ -13,6 +13,7 @@ import pytest
 from gateway.context.report import Centre, Conflict, Document, PruneReport, Verdict
 from gateway.flow.retention import encoded, text_hash
 from gateway.flow.turn import Outcome, Turn
+from gateway.store.document import GravitySection, TaskDocument
 from worker.protocol import AdaptiveControls, DecodeControls, GravityControls, ThemeVector
 
 MakeTurn = Callable[..., Turn]
@@ -31,6 +32,12 @@ def turn(make_turn: MakeTurn) -> Turn:
         headers=MappingProxyType({"x-tenant": SECRET}),
         documents=(Document("doc-0", SECRET, SECRET, (0.5,), MappingProxyType({"source": SECRET})),),
         gravity_override=MappingProxyType({"core_semantics": [SECRET]}),
+        task=TaskDocument(
+            task_type="default",
+            core_semantics=(SECRET,),
+            penalize=(SECRET,),
+            gravity=GravitySection(vector=ThemeVector(text=SECRET)),
+        ),
         question=f"where is the {SECRET}",
         history=(f"there was {SECRET} once", "no"),
         prune_report=PruneReport(
@@ -79,6 +86,14 @@ def test_less_than_full_keeps_no_word_of_any_text(turn: Turn, retention: str) ->
     ]
     assert kept["prune_report"]["centres"] == [{"document_ids": ["doc-0"], "theme": []}]
     assert kept["outcome"]["finish_reasons"] == ["stop"]
+
+
+@pytest.mark.parametrize("retention", ["hashed", "none"])
+def test_a_task_that_does_not_exist_may_be_any_text(turn: Turn, retention: str) -> None:
+    asked = replace(turn, task=None, requested_task=SECRET)
+    assert SECRET.encode() not in encoded(asked, retention)  # type: ignore[arg-type]
+    known = replace(turn, requested_task="default")
+    assert record(known, retention)["requested_task"] == "default"
 
 
 def test_hashed_texts_can_be_compared(turn: Turn) -> None:
