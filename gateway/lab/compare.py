@@ -51,7 +51,7 @@ def metric_findings(
     best = _with_the_period_before(plain, cohort, metric, has)
     control = document.arms.index(document.control)
     turn_arms = cohort.arms[cohort.inside.units]
-    is_error = cohort.inside.values("error") == 1.0
+    is_unfinished = (cohort.inside.values("error") == 1.0) | (cohort.inside.values("cancelled") == 1.0)
     figures = [
         ArmFigures(
             arm=arm.name,
@@ -59,7 +59,7 @@ def metric_findings(
             num_turns=int((known & (turn_arms == number)).sum()),
             mean=mean_interval(plain.sample(number)),
             num_missing=int((~known & (turn_arms == number)).sum()),
-            num_missing_by_error=int((~known & is_error & (turn_arms == number)).sum()),
+            num_unfinished=int((~known & is_unfinished & (turn_arms == number)).sum()),
         )
         for number, arm in enumerate(document.arms)
     ]

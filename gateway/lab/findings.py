@@ -26,8 +26,8 @@ class ArmFigures:
     mean: Interval
     num_missing: int
     """Turns of the arm that lack it."""
-    num_missing_by_error: int
-    """Those of them that ended in an error."""
+    num_unfinished: int
+    """Those of them that ended in an error or were cancelled."""
 
 
 @dataclass(frozen=True, slots=True)

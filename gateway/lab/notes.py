@@ -40,11 +40,11 @@ def _notes(
     ratio: SampleRatio,
     exclusions: Exclusions,
 ) -> Iterator[str]:
-    if primary is not None and any(arm.num_missing_by_error for arm in primary.arms):
+    if primary is not None and any(arm.num_unfinished for arm in primary.arms):
         counts = listed([_missing(arm) for arm in primary.arms])
         yield (
-            f"{counts} ended in an error before there was a {metric_name(primary.metric.name)}: the "
-            "comparison is among the others, so look at the share of errors first"
+            f"{counts} have no {metric_name(primary.metric.name)}, as they ended in an error or were "
+            "cancelled: the comparison is among the others, so look at those two shares first"
         )
     if not ratio.is_alarm and any(ratio.counts.values()) and min(ratio.expected.values()) < 5.0:
         yield "too few units for the check of the arms' sizes: it takes 5 expected in each"
@@ -61,7 +61,7 @@ def _notes(
 
 def _missing(arm: ArmFigures) -> str:
     turns = counted(arm.num_turns + arm.num_missing, "turn")
-    return f"{arm.num_missing_by_error:,} of {turns} of {arm.arm}"
+    return f"{arm.num_unfinished:,} of {turns} of {arm.arm}"
 
 
 def _plural(number: int, noun: str) -> str:

@@ -50,11 +50,16 @@ def test_four_units_by_hand() -> None:
 def test_what_an_error_has_taken_away_is_said() -> None:
     report = analyse(document(), four_units().observations())
     treatment, control = report.metrics[0].arms
-    assert (treatment.num_missing, treatment.num_missing_by_error) == (1, 1)
-    assert (control.num_missing, control.num_missing_by_error) == (0, 0)
+    assert (treatment.num_missing, treatment.num_unfinished) == (1, 1)
+    assert (control.num_missing, control.num_unfinished) == (0, 0)
     assert report.notes[0].startswith(
-        "1 of 4 turns of treatment and 0 of 4 turns of control ended in an error"
+        "1 of 4 turns of treatment and 0 of 4 turns of control have no time to first token, as they ended in"
     )
+    seen = four_units()
+    seen.turn("b", "control", 300.0, {"error": 0.0, "cancelled": 1.0})
+    seen.turn("b", "control", 300.0, {"error": 0.0})  # without the metric for another reason
+    (_, control) = analyse(document(), seen.observations()).metrics[0].arms
+    assert (control.num_missing, control.num_unfinished) == (2, 1)
     errors = found(report.metrics, "error")
     assert [arm.mean.mean for arm in errors.arms] == [0.25, 0.0]  # c: 1 of its 2 turns
 
