@@ -30,6 +30,8 @@ SUMMARY = {
     "envelope_nats": 0.3,
     "seed": 11,
 }
+LOADING_S = 60.0
+"""The first outcome waits until the libraries of the encoder are imported."""
 NO_ENCODER = "/nowhere"
 """Where nothing is compared no test has to wait until an encoder is loaded."""
 TREATED, CONTROLLED = "bob", "fay"
@@ -64,7 +66,7 @@ def ask(gateway: Gateway, **body: Any) -> str:
 
 
 def outcomes_of(trial: Trial, turn_ids: list[str], wait_until: WaitUntil) -> list[TurnOutcome]:
-    wait_until(lambda: all(trial.outcome_of(each) for each in turn_ids))
+    wait_until(lambda: all(trial.outcome_of(each) for each in turn_ids), timeout_s=LOADING_S)
     return [each for turn_id in turn_ids if (each := trial.outcome_of(turn_id))]
 
 
