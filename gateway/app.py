@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
@@ -45,6 +45,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.once import FieldNotes
 
 RESTART_PAUSE_S = 1.0
+CANCEL_AGAIN_S = 0.2
 
 logger = logging.getLogger(__name__)
 
@@ -69,9 +70,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(tasks)
             await deps.shadows.close()
             await deps.answers.close()
             await deps.pruner.aclose()
@@ -187,6 +186,19 @@ async def _preload(pruner: Pruner) -> None:
         await pruner.warm()
     except EncoderError as error:
         log(logger, logging.WARNING, "encoder_unavailable", reason=str(error))
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel until all have ended.
+
+    Once is not enough before Python 3.12: a cancel that meets the end of a wait_for, as redis-py has around
+    every command that it sends, is lost (cpython#86296).
+    """
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
 
 
 async def _kept_running(name: str, work: Callable[[], Awaitable[None]]) -> None:
