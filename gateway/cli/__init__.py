@@ -5,12 +5,22 @@ from __future__ import annotations
 import io
 import sys
 
-from gateway.cli import configuration, diagnosis, experiments, learning, processes, turns
+from gateway.cli import calibration, configuration, diagnosis, experiments, learning, processes, turns
 from gateway.cli.root import app
 from gateway.errors import CommandError
 from gateway.stack.signals import InterruptedBySignal
 
-__all__ = ["app", "configuration", "diagnosis", "experiments", "learning", "main", "processes", "turns"]
+__all__ = [
+    "app",
+    "calibration",
+    "configuration",
+    "diagnosis",
+    "experiments",
+    "learning",
+    "main",
+    "processes",
+    "turns",
+]
 
 
 def main() -> None:
