@@ -30,11 +30,12 @@ class UnitValues:
 
     values: Values
     arms: NDArray[np.int64]
-    is_event: bool
+    is_share: bool
+    """Whether arms whose units are all alike are shares of events."""
     cuped: Cuped | None = None
 
     def sample(self, arm: int) -> Sample:
-        return Sample.of(self.values[self.arms == arm], is_event=self.is_event and self.cuped is None)
+        return Sample.of(self.values[self.arms == arm], is_share=self.is_share)
 
 
 def metric_findings(
@@ -47,7 +48,9 @@ def metric_findings(
         return None
     means = cohort.unit_means(cohort.inside, turn_values)
     has = ~np.isnan(means)
-    plain = UnitValues(means[has], cohort.arms[has], _is_event(metric, turn_values[known]))
+    arms = cohort.arms[has]
+    is_share = _are_events(metric, turn_values[known]) or _is_constant_share(metric, means[has], arms)
+    plain = UnitValues(means[has], arms, is_share)
     best = _with_the_period_before(plain, cohort, metric, has)
     control = document.arms.index(document.control)
     turn_arms = cohort.arms[cohort.inside.units]
@@ -112,10 +115,15 @@ def _with_the_period_before(
         return plain
     before = cohort.unit_means(cohort.before, cohort.before.values(metric.name))[has]
     result = adjusted(plain.values, before, plain.arms)
-    return plain if result is None else UnitValues(result[0], plain.arms, plain.is_event, result[1])
+    return plain if result is None else UnitValues(result[0], plain.arms, False, result[1])
 
 
-def _is_event(metric: Metric, values: Values) -> bool:
+def _is_constant_share(metric: Metric, means: Values, arms: NDArray[np.int64]) -> bool:
+    """Whether no arm varies at all, so that neither can be taken to vary as the other does."""
+    return metric.unit == "share" and all(np.ptp(means[arms == arm]) == 0.0 for arm in np.unique(arms))
+
+
+def _are_events(metric: Metric, values: Values) -> bool:
     """Whether turns say yes or no. Seconds and tokens never do, even if all seen so far are 0 or 1."""
     return metric.unit in ("share", "") and bool(np.isin(values, (0.0, 1.0)).all())
 

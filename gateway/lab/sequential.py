@@ -51,11 +51,11 @@ class Sample:
     skewness: float = 0.0
 
     @classmethod
-    def of(cls, values: Sequence[float] | NDArray[np.float64], *, is_event: bool = False) -> Sample:
-        """Return the sample of ``values``. ``is_event``: turns have 0 or 1, whether something happened.
+    def of(cls, values: Sequence[float] | NDArray[np.float64], *, is_share: bool = False) -> Sample:
+        """Return the sample of ``values``. ``is_share``: they lie in [0, 1], such as shares of events.
 
-        Where an event happened in none or all, its variance is that of one more unit with it and one without
-        (Laplace's rule of succession): what has not happened yet may happen.
+        Shares that are all alike get the variance that events would have with one more unit that has the
+        event and one that has not (Laplace's rule of succession): what has not happened yet may happen.
         """
         units = np.asarray(values, float)
         num_units = len(units)
@@ -64,8 +64,7 @@ class Sample:
         mean = float(units.mean())
         if units.min() == units.max():
             share = (mean * num_units + 1.0) / (num_units + 2.0)
-            is_floored = is_event and mean in (0.0, 1.0)
-            return cls(num_units, mean, share * (1.0 - share) if is_floored else 0.0)
+            return cls(num_units, mean, share * (1.0 - share) if is_share else 0.0)
         variance = float(units.var(ddof=1))
         return cls(num_units, mean, variance, float(((units - mean) ** 3).mean() / variance**1.5))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gateway.lab.findings import Comparison, GuardrailState, MetricFindings, Verdict, VerdictKind
+from gateway.lab.findings import ArmFigures, Comparison, GuardrailState, MetricFindings, Verdict, VerdictKind
 from gateway.lab.metrics import Metric
 from gateway.lab.sequential import MIN_UNITS
 from gateway.lab.srm import SampleRatio
@@ -80,7 +80,7 @@ def _sentence(
     if not difference.excludes_zero:
         return "undecided", (
             f"not decided yet: {comparison.arm} has {words} than {control.arm}, {units}"
-            f"{_adjustment(comparison)}; {_forecast(comparison, ours.num_units + control.num_units)}"
+            f"{_adjustment(comparison)}; {_forecast(comparison, ours, control)}"
         )
     kind: VerdictKind = "better" if _is_gain(found.metric, difference.mean) else "worse"
     share = f", {abs(comparison.relative):.0%} of" if comparison.relative is not None else " against"
@@ -98,12 +98,15 @@ def _adjustment(comparison: Comparison) -> str:
     return f"; adjusted by the period before (CUPED), variance {comparison.cuped.variance_reduction:.0%} less"
 
 
-def _forecast(comparison: Comparison, num_units: int) -> str:
-    more = (comparison.units_needed - num_units) / 2
-    if not more <= _WORTH_NAMING * num_units:
+def _forecast(comparison: Comparison, ours: ArmFigures, control: ArmFigures) -> str:
+    times = comparison.units_needed / (ours.num_units + control.num_units)
+    if not times <= _WORTH_NAMING:
         return "a difference as small as this one would not show in a hundred times as many units"
-    rounded = _rounded(max(1.0, more))
-    return f"if it is as large as that, about {counted(rounded, 'more unit')} an arm would show it"
+    more = [_rounded(max(1.0, (times - 1.0) * arm.num_units)) for arm in (ours, control)]
+    return (
+        f"if it is as large as that, about {counted(more[0], 'more unit')} in {ours.arm} and {more[1]:,} in "
+        f"{control.arm} would show it"
+    )
 
 
 def _rounded(number: float) -> int:

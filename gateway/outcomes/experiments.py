@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 from gateway.errors import CentreUnavailable, ConfigError, UnknownVersion
@@ -32,8 +33,9 @@ def find_experiment(
     if found := _experiment(head, experiment_id, version):
         return found
     for documents in _earlier(centre):
-        if found := _experiment(documents, experiment_id, version):
-            return found.model_copy(update={"is_active": False})
+        with contextlib.suppress(ConfigError):  # not readable any more
+            if found := _experiment(documents, experiment_id, version):
+                return found.model_copy(update={"is_active": False})
     which = experiment_id if version is None else f"{experiment_id} of version {version}"
     raise UnknownVersion(f"there is no experiment {which}, nor was one in the last {MAX_CHANGES:,} changes")
 

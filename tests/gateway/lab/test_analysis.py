@@ -221,6 +221,28 @@ def test_no_error_in_either_arm_is_no_certainty() -> None:
     assert not state.is_broken
 
 
+def test_an_arm_that_only_repeats_itself_breaks_its_guardrail_though_nothing_varies() -> None:
+    rail = Guardrail(metric="rep_4", better="lower", margin=0.05)
+    seen = Seen()
+    for number in range(60):
+        arm = ("treatment", "control")[number % 2]
+        seen.unit(f"unit-{number}", arm, {"rep_4": 12 / 13 if arm == "treatment" else 0.0})
+    (state,) = analyse(document(guardrails=(rail,)), seen.observations()).guardrails
+    assert state.difference.mean == pytest.approx(12 / 13)
+    assert state.difference.low < 0.8  # 30 units that are alike are no certainty
+    assert state.is_broken
+
+
+def test_seconds_that_never_vary_say_nothing() -> None:
+    seen = Seen()
+    for number in range(60):
+        arm = ("treatment", "control")[number % 2]
+        seen.unit(f"unit-{number}", arm, {TTFT: 1.0 if arm == "treatment" else 0.0})
+    report = analyse(document(), seen.observations())
+    assert report.metrics[0].comparisons[0].difference.low == -math.inf
+    assert report.verdict.text.endswith("it takes 20 in each that are not all alike")
+
+
 def test_several_arms_are_each_compared_with_the_control_at_a_corrected_level() -> None:
     arms = (Arm(name="a", start=0.0), Arm(name="b", start=0.3), Arm(name="control", start=0.6))
     names = ("a", "b", "a", "b", "a", "b", "control", "control", "control", "control")

@@ -125,12 +125,12 @@ def test_an_arm_that_is_all_alike_is_taken_to_vary_as_the_other() -> None:
 
 @pytest.mark.parametrize("num_units", [20, 100, 1_000])
 def test_events_that_never_happened_may_happen(num_units: int) -> None:
-    nothing = Sample.of([0.0] * num_units, is_event=True)
+    nothing = Sample.of([0.0] * num_units, is_share=True)
     interval = difference_interval(nothing, nothing)
     rule_of_three = 3.0 / num_units  # the fixed 95 % bound of no event in n (Hanley and Lippman-Hand 1983)
     assert interval.mean == 0.0
     assert rule_of_three < interval.high < 4 * rule_of_three
-    assert difference_interval(Sample.of([1.0] * num_units, is_event=True), nothing).excludes_zero
+    assert difference_interval(Sample.of([1.0] * num_units, is_share=True), nothing).excludes_zero
 
 
 @pytest.mark.parametrize("shape", ["normal", "latencies", "0.01", "0.1", "0.5"])
@@ -204,11 +204,11 @@ def test_an_effect_of_a_third_of_a_deviation_is_found_at_a_known_price() -> None
 @pytest.mark.parametrize("shape", ["latencies", "0.02"])
 def test_the_functions_for_one_experiment_are_those_that_were_simulated(shape: str) -> None:
     values, is_ours = drawn(shape, 7, 1, 200), arms(7, share=0.3, runs=1, units=200)
-    is_event = shape != "latencies"
+    is_share = shape != "latencies"
     looks = difference_at_looks(values, is_ours)
     for look, num_units in enumerate(range(20, 201, 20)):
         so_far, chosen = values[0, :num_units], is_ours[0, :num_units]
-        ours, theirs = (Sample.of(so_far[arm], is_event=is_event) for arm in (chosen, ~chosen))
+        ours, theirs = (Sample.of(so_far[arm], is_share=is_share) for arm in (chosen, ~chosen))
         interval = difference_interval(ours, theirs)
         assert interval.mean == pytest.approx(looks.differences[0, look], rel=1e-9)
         if not np.isnan(looks.margins[0, look]):
