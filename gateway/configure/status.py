@@ -29,10 +29,12 @@ def run_status(target: Target, as_json: bool) -> int:
 def _status(target: Target, as_json: bool) -> int:
     settings = target.settings()
     head = target.centre().head()
+    replicas: tuple[ReplicaStatus, ...] = ()
+    problem = None
     try:
-        replicas, problem = asyncio.run(_reports(settings)), None
+        replicas = asyncio.run(_reports(settings))
     except CentreUnavailable:
-        replicas, problem = (), NO_REPORTS
+        problem = NO_REPORTS
     found = fleet_status(settings.config_namespace, head, replicas, problem)
     if as_json:
         print_json(found)
@@ -40,7 +42,7 @@ def _status(target: Target, as_json: bool) -> int:
         for line in status_lines(found):
             print(line)
     # Files serve without Redis: that nobody can report is no fault then.
-    return FINE if found.is_well or problem else FOUND
+    return FINE if found.is_well or found.problem == NO_REPORTS else FOUND
 
 
 async def _reports(settings: GatewaySettings) -> tuple[ReplicaStatus, ...]:
@@ -59,9 +61,9 @@ def status_lines(found: FleetStatus) -> list[str]:
     lines = [f"{found.namespace}: {version_text(found.number, found.sha)}, sha {found.sha}"]
     lines += [f"  warning: {warning}" for warning in found.warnings]
     if found.problem:
-        return [*lines, found.problem]
-    if not found.replicas:
-        return [*lines, "no gateway has reported"]
+        lines.append(found.problem)
+    elif not found.replicas:
+        lines.append("no gateway has reported")
     for view in found.replicas:
         lines += _replica_lines(view, set(found.warnings))
     return lines

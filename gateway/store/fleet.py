@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gateway.errors import ConfigError
 from gateway.store.centre import Version
 from gateway.store.replicas import ReplicaStatus
-from gateway.store.snapshot import build_snapshot
+from gateway.store.snapshot import Snapshot, build_snapshot
 from gateway.store.warnings import warnings_of
 
 
@@ -48,14 +49,16 @@ def fleet_status(
     namespace: str, head: Version | None, replicas: Sequence[ReplicaStatus], problem: str | None = None
 ) -> FleetStatus:
     """Return the head and every gateway's report, held against it."""
-    views = tuple(_view(head, report) for report in replicas)
-    if head is None:
-        return FleetStatus(namespace, 0, "", (), views, problem)
-    warnings = warnings_of(build_snapshot(head.documents, loaded_at=0.0))
-    return FleetStatus(namespace, head.number, head.sha, warnings, views, problem)
+    number, sha = (head.number, head.sha) if head else (0, "")
+    try:
+        snapshot = build_snapshot(head.documents, loaded_at=0.0) if head else None
+    except ConfigError as error:
+        snapshot, problem = None, f"the head is invalid and serves nowhere: {error.file}: {error.message}"
+    views = tuple(_view(sha, snapshot, report) for report in replicas)
+    return FleetStatus(namespace, number, sha, warnings_of(snapshot) if snapshot else (), views, problem)
 
 
-def _view(head: Version | None, report: ReplicaStatus) -> ReplicaView:
-    if head is None or report.sha != head.sha:
-        return ReplicaView(report, head is not None, report.warnings)
-    return ReplicaView(report, False, warnings_of(build_snapshot(head.documents, 0.0), report.models))
+def _view(sha: str, snapshot: Snapshot | None, report: ReplicaStatus) -> ReplicaView:
+    if snapshot is None or report.sha != sha:
+        return ReplicaView(report, bool(sha) and report.sha != sha, report.warnings)
+    return ReplicaView(report, False, warnings_of(snapshot, report.models))
