@@ -168,9 +168,7 @@ class Encoder:
         """Join the flights that carry ``missing``, and begin one for what is on none."""
         new = {key: text for key, text in missing.items() if key not in self._flights}
         if new:
-            flight = _Flight(asyncio.create_task(self._fly(new), name="encode"), tuple(new))
-            self._flights |= dict.fromkeys(new, flight)
-            flight.task.add_done_callback(lambda _: self._forget(flight))
+            self._begin(new)
         joined = list({id(self._flights[key]): self._flights[key] for key in missing}.values())
         for flight in joined:
             flight.num_waiting += 1
@@ -183,6 +181,11 @@ class Encoder:
                 if not flight.num_waiting and not flight.task.done():
                     self._forget(flight)
                     flight.task.cancel()
+
+    def _begin(self, new: Mapping[bytes, str]) -> None:
+        flight = _Flight(asyncio.create_task(self._fly(new), name="encode"), tuple(new))
+        self._flights |= dict.fromkeys(new, flight)
+        flight.task.add_done_callback(lambda _: self._forget(flight))
 
     def _forget(self, flight: _Flight) -> None:
         if flight.task.done() and not flight.task.cancelled():

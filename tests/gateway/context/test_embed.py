@@ -170,6 +170,15 @@ async def test_who_leaves_takes_nothing_from_those_who_wait_for_the_same(encoder
     assert (await encoder.encode([text])).tiers == ("process",)
 
 
+async def test_who_joins_a_pass_and_begins_another_leaves_neither_behind(encoder: Encoder) -> None:
+    first = asyncio.create_task(encoder.encode(["Bronze is older than iron."]))
+    await asyncio.wait({first}, timeout=0.0)  # it has begun its pass
+    await encoder.encode(["Glass is younger than bronze.", "Bronze is older than iron."])
+    await first
+    async with asyncio.timeout(10.0):
+        await encoder.until_idle()
+
+
 async def test_a_pass_that_fails_fails_for_all_who_wait_and_is_tried_again(
     embedding_server: EmbeddingServer,
 ) -> None:
