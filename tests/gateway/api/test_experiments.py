@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -12,7 +15,9 @@ from redis import Redis
 
 from gateway.api.experiments import ExperimentList
 from gateway.outcomes.entry import Exposure, TurnOutcome, encode_entry, outcomes_key
-from tests.servers.gateway import Scripted
+from tests.conftest import WaitUntil
+from tests.servers.gateway import CHAT, PLAIN, Scripted, StartGateway
+from tests.servers.upstream import Script, Upstream, whole
 
 ID = "rag-gain"
 """The experiment of the repository's own configuration."""
@@ -75,3 +80,40 @@ def test_another_name_than_this_machines_needs_a_key(scripted: Scripted) -> None
     for path in ("/admin/experiments", f"/admin/experiments/{ID}"):
         response = httpx.get(scripted.gateway.url + path, headers={"host": "gateway.example"})
         assert (response.status_code, response.json()["code"]) == (403, "insufficient_scope")
+
+
+def test_what_a_gateway_serves_is_what_it_reports(
+    upstream: Upstream, start_gateway: StartGateway, tmp_path: Path, wait_until: WaitUntil
+) -> None:
+    name = f"served-{uuid4().hex[:8]}"
+    for kind in ("tasks", "experiments"):
+        (tmp_path / kind).mkdir()
+    (tmp_path / "tasks" / "default.yaml").write_text("task_type: default\n")
+    (tmp_path / "experiments" / f"{name}.yaml").write_text(
+        f"id: {name}\nversion: 3\nenrol_seed: a\narm_seed: b\nprimary_metric: error\n"
+        "arms: [{name: treatment, start: 0}, {name: control, start: 0.5, pruning: false}]\n"
+    )
+    empty = Script([whole("")], content_type="application/json")  # so that no encoder has to be loaded
+    upstream.plays(empty)
+    gateway = start_gateway(upstream.url, config_dir=tmp_path)
+    with httpx.Client(base_url=gateway.url, timeout=60.0) as client:
+        lanes = []
+        for number in range(60):
+            answer = client.post(CHAT, json={**PLAIN[CHAT], "user": f"user-{number % 50}"})
+            assert answer.status_code == 200, answer.text
+            lanes.append(answer.json()["gravity"]["lane"])
+        counts = Counter(lanes[:50])
+
+        def report() -> Any:
+            found = client.get(f"/admin/experiments/{name}").json()
+            turns = sum(arm["num_turns"] for each in found["metrics"][:1] for arm in each["arms"])
+            return found if turns == 60 else None
+
+        found = wait_until(report)
+    assert (found["version"], found["sample_ratio"]["counts"]) == (3, dict(counts))
+    errors = found["metrics"][0]
+    assert errors["metric"]["name"] == "error"
+    assert {arm["arm"]: arm["num_units"] for arm in errors["arms"]} == dict(counts)
+    assert [arm["mean"]["mean"] for arm in errors["arms"]] == [0.0, 0.0]
+    assert not any(found["exclusions"].values())
+    assert found["verdict"]["text"].startswith("not decided yet: treatment has share of errors 0")
