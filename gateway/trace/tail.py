@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from typing import Any
 
 from redis.asyncio import Redis
@@ -48,7 +48,8 @@ async def _tail(query: TurnQuery, redis_url: str) -> None:
 async def _tail_steps(query: TurnQuery, redis_url: str) -> None:
     console = Console(highlight=False)
     async with reading(redis_url) as redis:
-        await asyncio.gather(_print_turns(redis, query, console), _print_steps(redis, console))
+        seen = {key async for key in _trace_keys(redis)}
+        await asyncio.gather(_print_turns(redis, query, console), _print_steps(redis, seen, console))
 
 
 async def _print_turns(redis: Redis, query: TurnQuery, console: Console) -> None:
@@ -60,7 +61,7 @@ async def _print_turns(redis: Redis, query: TurnQuery, console: Console) -> None
             console.print(Text("  ".join(cells(row))), soft_wrap=True)
 
 
-async def follow(redis: Redis, last_id: str) -> AsyncIterator[tuple[bytes, Mapping[bytes, bytes]]]:
+async def follow(redis: Redis, last_id: str) -> AsyncGenerator[tuple[bytes, Mapping[bytes, bytes]], None]:
     """Give every entry of ``ng:turns`` after ``last_id``, as it is written, without end."""
     while True:
         answer: Any = await redis.xread({TURNS_KEY: last_id}, block=BLOCK_MS, count=500)
@@ -75,9 +76,8 @@ async def _last_id(redis: Redis) -> str:
     return last[0][0].decode() if last else "0-0"
 
 
-async def _print_steps(redis: Redis, console: Console) -> None:
-    """Follow the traces that begin from now on. A new one is noticed by its key, at an interval."""
-    seen = {key async for key in _trace_keys(redis)}
+async def _print_steps(redis: Redis, seen: set[bytes], console: Console) -> None:
+    """Follow the traces that are not ``seen`` yet. A new one is noticed by its key, at an interval."""
     positions: dict[Any, Any] = {}
     while True:
         async for key in _trace_keys(redis):
