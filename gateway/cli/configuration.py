@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from gateway.cli.root import ConfigFolder, RedisUrl, group
+
+if TYPE_CHECKING:
+    from gateway.configure.speech import Tell
 
 config_app = group("config", "The configuration: documents, versions, publishing, rollback.")
 
@@ -41,7 +44,7 @@ def config_list(
     from gateway.configure.listing import run_list
     from gateway.configure.target import Target
 
-    raise typer.Exit(run_list(Target(store, config, redis, namespace), as_json))
+    raise typer.Exit(run_list(Target(store, config, redis, namespace), _tell(as_json)))
 
 
 @config_app.command("show")
@@ -61,7 +64,7 @@ def config_show(
     from gateway.configure.show import ShowOptions, run_show
     from gateway.configure.target import Target
 
-    options = ShowOptions(name, at, written, as_json)
+    options = ShowOptions(name, at, written, _tell(as_json))
     raise typer.Exit(run_show(Target(store, config, redis, namespace), options))
 
 
@@ -78,7 +81,7 @@ def config_validate(
     from gateway.configure.target import Target
     from gateway.configure.validate import run_validate
 
-    raise typer.Exit(run_validate(paths or (), Target(store, config, redis, namespace), as_json))
+    raise typer.Exit(run_validate(paths or (), Target(store, config, redis, namespace), _tell(as_json)))
 
 
 @config_app.command("diff", context_settings=NEGATIVE)
@@ -95,7 +98,7 @@ def config_diff(
     from gateway.configure.difference import run_diff
     from gateway.configure.target import Target
 
-    raise typer.Exit(run_diff(Target(store, config, redis, namespace), one, other, as_json))
+    raise typer.Exit(run_diff(Target(store, config, redis, namespace), one, other, _tell(as_json)))
 
 
 @config_app.command("publish")
@@ -132,7 +135,7 @@ def config_publish(
         share=share,
         expect=expect,
         is_dry_run=dry_run,
-        as_json=as_json,
+        tell=_tell(as_json),
     )
     raise typer.Exit(run_publish(Target(store, config, redis, namespace), options))
 
@@ -154,7 +157,9 @@ def config_rollback(
     from gateway.configure.target import Target
     from gateway.store.centre import Note
 
-    options = PublishOptions(Note(who or login_name(), why, "rollback"), is_dry_run=dry_run, as_json=as_json)
+    options = PublishOptions(
+        Note(who or login_name(), why, "rollback"), is_dry_run=dry_run, tell=_tell(as_json)
+    )
     raise typer.Exit(run_rollback(Target(store, config, redis, namespace), reference, options))
 
 
@@ -171,7 +176,7 @@ def config_history(
     from gateway.configure.listing import run_history
     from gateway.configure.target import Target
 
-    raise typer.Exit(run_history(Target(store, config, redis, namespace), limit, as_json))
+    raise typer.Exit(run_history(Target(store, config, redis, namespace), limit, _tell(as_json)))
 
 
 @config_app.command("status")
@@ -186,7 +191,7 @@ def config_status(
     from gateway.configure.status import run_status
     from gateway.configure.target import Target
 
-    raise typer.Exit(run_status(Target(store, config, redis, namespace), as_json))
+    raise typer.Exit(run_status(Target(store, config, redis, namespace), _tell(as_json)))
 
 
 @config_app.command("export")
@@ -222,3 +227,9 @@ def config_import(
 
     note = Note(who or login_name(), why, "import")
     raise typer.Exit(run_import(Target(store, config, redis, namespace), file, note))
+
+
+def _tell(as_json: bool) -> Tell:
+    from gateway.configure.speech import tell_people, tell_programs
+
+    return tell_programs if as_json else tell_people

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from gateway.configure.speech import FINE, FOUND, answered, change_lines, print_json
+from gateway.configure.speech import FINE, FOUND, Tell, answered, change_lines
 from gateway.configure.target import Target
 from gateway.store.difference import diff
 
 
-def run_diff(target: Target, one: str | None, other: str | None, as_json: bool) -> int:
-    """Print the fields that differ and return 1; or nothing, and return 0, as ``diff`` does.
+def run_diff(target: Target, one: str | None, other: str | None, tell: Tell) -> int:
+    """Tell the fields that differ and return 1; or nothing, and return 0, as ``diff`` does.
 
     Without arguments: what was published last against the folder; with one, that against the folder.
     """
-    return answered(lambda: _diff(target, one, other, as_json))
+    return answered(lambda: _diff(target, one, other, tell))
 
 
-def _diff(target: Target, one: str | None, other: str | None, as_json: bool) -> int:
+def _diff(target: Target, one: str | None, other: str | None, tell: Tell) -> int:
     before = target.documents(one or _last_published(target))
     after = target.documents(other or str(target.folder))
     changes = diff(before, after)
-    if as_json:
-        print_json(changes)
-    else:
-        for line in change_lines(changes):
-            print(line)
+    tell(changes, change_lines(changes))
     return FOUND if changes else FINE
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.configure.sources import Sources, read_sources
-from gateway.configure.speech import FINE, answered, change_lines, print_json, version_text
+from gateway.configure.speech import FINE, Tell, answered, change_lines, tell_people, version_text
 from gateway.configure.target import Target, head_or_empty
 from gateway.store.amendment import Amendment, amended
 from gateway.store.centre import Note, Published, Version
@@ -27,7 +27,7 @@ class PublishOptions:
     expect: str | None = None
     """The head that the change was made from: its sha or the start of it."""
     is_dry_run: bool = False
-    as_json: bool = False
+    tell: Tell = tell_people
 
 
 def run_publish(target: Target, options: PublishOptions) -> int:
@@ -36,7 +36,7 @@ def run_publish(target: Target, options: PublishOptions) -> int:
 
 
 def run_rollback(target: Target, reference: str, options: PublishOptions) -> int:
-    """Publish an old version's content again; of the options note, dry run and JSON count."""
+    """Publish an old version's content again; of the options note, dry run and how it is told count."""
     return answered(lambda: _rollback(target, reference, options))
 
 
@@ -79,25 +79,23 @@ def _rollback(target: Target, reference: str, options: PublishOptions) -> int:
 
 
 def report(published: Published, options: PublishOptions) -> int:
-    """Print what changed, what has to be known of it, and the version that it became; return 0."""
-    if options.as_json:
-        print_json(published)
-        return FINE
-    for line in change_lines(published.changes):
-        print(line)
-    for warning in published.warnings:
-        print(f"warning: {warning}")
+    """Tell what changed, what has to be known of it, and the version that it became; return 0."""
+    warnings = [f"warning: {warning}" for warning in published.warnings]
+    lines = [*change_lines(published.changes), *warnings, *_outcome_lines(published, options.share)]
+    options.tell(published, lines)
+    return FINE
+
+
+def _outcome_lines(published: Published, share: float | None) -> list[str]:
     now = version_text(published.number, published.sha)
     if published.sha == published.from_sha:
-        print(f"nothing to change: {now} has it all")
-    elif published.is_dry_run:
-        print(f"a dry run, nothing is published: it would be {now}")
-    else:
-        before = published.from_sha[:12] or "nothing"
-        print(f"published {now} in the place of {before}")
-        if options.share is not None:
-            print(
-                f"{options.share:.0%} of the traffic are served by it. Publish the same without --share for "
-                "everybody, or go back: gravity config rollback -1 --why REASON"
-            )
-    return FINE
+        return [f"nothing to change: {now} has it all"]
+    if published.is_dry_run:
+        return [f"a dry run, nothing is published: it would be {now}"]
+    lines = [f"published {now} in the place of {published.from_sha[:12] or 'nothing'}"]
+    if share is not None:
+        lines.append(
+            f"{share:.0%} of the traffic are served by it. Publish the same without --share for "
+            "everybody, or go back: gravity config rollback -1 --why REASON"
+        )
+    return lines

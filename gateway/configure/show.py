@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import yaml
 
-from gateway.configure.speech import FINE, answered, print_json, value_text, version_text
+from gateway.configure.speech import FINE, Tell, answered, columns, tell_people, value_text, version_text
 from gateway.configure.target import Target
 from gateway.errors import CommandError
 from gateway.store.backend import Kind
@@ -26,11 +27,11 @@ class ShowOptions:
     at: str = "head"
     is_written: bool = False
     """As it was written, without what it inherits and the schema adds."""
-    as_json: bool = False
+    tell: Tell = tell_people
 
 
 def run_show(target: Target, options: ShowOptions) -> int:
-    """Print the documents. Raises CommandError where there is none of that name."""
+    """Tell the documents. Raises CommandError where there is none of that name."""
     return answered(lambda: _show(target.centre().find(options.at), options))
 
 
@@ -39,17 +40,20 @@ def _show(version: Version, options: ShowOptions) -> int:
     if not places:
         names = ", ".join(name for _, name in _places(version.documents, None))
         raise CommandError(f"there is no document {options.name!r}; there are {names}")
-    if options.as_json:
-        print_json(_data(version, places, options))
-        return FINE
-    for kind, name in places:
-        print(f"{kind}.{name}, {version_text(version.number, version.sha)}")
-        if options.is_written:
-            document = dict(written_document(version.documents, kind, name))
-            print(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), end="")
-        else:
-            _print_fields(version.documents, kind, name)
+    lines = chain.from_iterable(_lines(version, place, options) for place in places)
+    options.tell(_data(version, places, options), lines)
     return FINE
+
+
+def _lines(version: Version, place: tuple[Kind, str], options: ShowOptions) -> Iterator[str]:
+    kind, name = place
+    yield f"{kind}.{name}, {version_text(version.number, version.sha)}"
+    if options.is_written:
+        document = dict(written_document(version.documents, kind, name))
+        yield yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip()
+        return
+    fields = sourced_fields(version.documents, kind, name)
+    yield from columns([(f"  {each.path}", ORIGINS[each.origin], value_text(each.value)) for each in fields])
 
 
 def _places(documents: Documents, wanted: str | None) -> Iterator[tuple[Kind, str]]:
@@ -71,10 +75,3 @@ def _data(version: Version, places: list[tuple[Kind, str]], options: ShowOptions
             shown["origins"] = {field.path: field.origin for field in fields}
         found["documents"][f"{kind}.{name}"] = shown
     return found
-
-
-def _print_fields(documents: Documents, kind: Kind, name: str) -> None:
-    fields = sourced_fields(documents, kind, name)
-    width = max(len(field.path) for field in fields)
-    for field in fields:
-        print(f"  {field.path:<{width}}  {ORIGINS[field.origin]:<12}  {value_text(field.value)}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -19,6 +19,9 @@ from gateway.errors import (
 )
 from gateway.stack.environment import described
 from gateway.store.centre import FieldChange
+
+Tell: TypeAlias = Callable[[Any, Iterable[str]], None]
+"""Says a result: as data to programs, as lines to people."""
 
 FINE, FOUND = 0, 1
 """The exit status: 1 where something is invalid, differs or is refused. CommandError is 2."""
@@ -42,9 +45,21 @@ def answered(work: Callable[[], int]) -> int:
     return FOUND
 
 
-def print_json(content: Any) -> None:
+def tell_people(content: Any, lines: Iterable[str]) -> None:
+    """Print the lines; ``content`` is the same for programs."""
+    for line in lines:
+        print(line)
+
+
+def tell_programs(content: Any, lines: Iterable[str]) -> None:
     """Print ``content``, which may be a dataclass or hold some, as indented JSON."""
     print(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode())
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a line a row, with the cells of a column under each other."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def change_lines(changes: Sequence[FieldChange]) -> list[str]:
@@ -85,3 +100,11 @@ def version_text(number: int, sha: str) -> str:
 def moment_text(unix_time: float) -> str:
     """Day and time of this machine's zone, to the second."""
     return datetime.fromtimestamp(unix_time).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def age_text(age_s: float) -> str:
+    """How long, in the largest unit that leaves two of it or more."""
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if age_s >= 2 * seconds:
+            return f"{age_s / seconds:.0f} {unit}"
+    return f"{age_s:.0f} s"

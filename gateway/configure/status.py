@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from gateway.configure.speech import FINE, FOUND, answered, moment_text, print_json, version_text
+from gateway.configure.speech import FINE, FOUND, Tell, age_text, answered, version_text
 from gateway.configure.target import Target
 from gateway.errors import CentreUnavailable
 from gateway.settings import GatewaySettings
@@ -21,12 +21,12 @@ NO_REPORTS = (
 )
 
 
-def run_status(target: Target, as_json: bool) -> int:
-    """Print the head and a line for each gateway; return 1 where one drifts or has an error."""
-    return answered(lambda: _status(target, as_json))
+def run_status(target: Target, tell: Tell) -> int:
+    """Tell the head and a line for each gateway; return 1 where one drifts or has an error."""
+    return answered(lambda: _status(target, tell))
 
 
-def _status(target: Target, as_json: bool) -> int:
+def _status(target: Target, tell: Tell) -> int:
     settings = target.settings()
     head = target.centre().head()
     replicas: tuple[ReplicaStatus, ...] = ()
@@ -36,11 +36,7 @@ def _status(target: Target, as_json: bool) -> int:
     except CentreUnavailable:
         problem = NO_REPORTS
     found = fleet_status(settings.config_namespace, head, replicas, problem)
-    if as_json:
-        print_json(found)
-    else:
-        for line in status_lines(found):
-            print(line)
+    tell(found, status_lines(found))
     # Files serve without Redis: that nobody can report is no fault then.
     return FINE if found.is_well or found.problem == NO_REPORTS else FOUND
 
@@ -74,8 +70,8 @@ def _replica_lines(view: ReplicaView, known: set[str]) -> list[str]:
     drift = "DRIFTED, serves " if view.has_drifted else ""
     copy = ", from its copy on disk" if report.is_last_good else ""
     lines = [
-        f"{report.replica_id}: {drift}{version_text(report.number, report.sha)} since "
-        f"{moment_text(report.loaded_at)}{copy}"
+        f"{report.replica_id}: {drift}{version_text(report.number, report.sha)} for "
+        f"{age_text(report.age_s)}{copy}"
     ]
     if report.last_error:
         lines.append(f"  error: {report.last_error}")

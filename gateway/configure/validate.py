@@ -5,31 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateway.configure.listing import print_overview
+from gateway.configure.listing import overview_lines
 from gateway.configure.sources import read_sources
-from gateway.configure.speech import FINE, answered, print_json
+from gateway.configure.speech import FINE, Tell, answered, tell_people
 from gateway.configure.target import Target, head_or_empty
 from gateway.store.amendment import EMPTY, Amendment, amended
 from gateway.store.centre import Version
 from gateway.store.overview import overview
 
 
-def run_validate(paths: Sequence[Path], target: Target, as_json: bool = False) -> int:
+def run_validate(paths: Sequence[Path], target: Target, tell: Tell = tell_people) -> int:
     """Print what the folder holds, or the head with single files in it, and return 0.
 
     Where something is wrong, print what and where, and return 1.
     """
-    return answered(lambda: _validate(paths or (target.folder,), target, as_json))
+    return answered(lambda: _validate(paths or (target.folder,), target, tell))
 
 
-def _validate(paths: Sequence[Path], target: Target, as_json: bool) -> int:
+def _validate(paths: Sequence[Path], target: Target, tell: Tell) -> int:
     sources = read_sources(paths)
     head = EMPTY if sources.is_whole else head_or_empty(target.centre())
     documents = amended(head, Amendment(sources.files, sources.is_whole))
     found = overview(Version(head.number, documents.sha, documents))
-    if as_json:
-        print_json(found)
-        return FINE
-    print_overview(found)
-    print(f"valid: {', '.join(map(str, paths))}, sha {found.sha}")
+    tell(found, [*overview_lines(found), f"valid: {', '.join(map(str, paths))}, sha {found.sha}"])
     return FINE

@@ -16,6 +16,7 @@ import httpx
 import pytest
 from redis import Redis
 
+from gateway.configure.speech import tell_people
 from gateway.configure.status import run_status
 from gateway.configure.target import Target
 from gateway.store.keys import ConfigKeys
@@ -182,7 +183,7 @@ def test_a_bad_document_in_the_store_serves_nowhere_and_every_gateway_says_why(
     assert fleet.serve(old)
     views = fleet.reports(fleet.gateways[2])
     assert all(view["has_drifted"] and view["report"]["sha"] == old for view in views.values())
-    assert run_status(Target("redis", fleet.folder, fleet.redis_url, fleet.namespace), False) == 1
+    assert run_status(Target("redis", fleet.folder, fleet.redis_url, fleet.namespace), tell_people) == 1
     printed = capsys.readouterr().out
     assert "the head is invalid" in printed
     assert printed.count("DRIFTED, serves ") == 3

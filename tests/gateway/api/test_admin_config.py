@@ -253,13 +253,14 @@ def test_answers_have_the_shape_that_is_described(client: httpx.Client) -> None:
     template = "/admin/config/documents/{kind}/{name}"
     shown = client.get(AT + "/documents/tasks/story").json()
     assert answer_problems(described, "GET", template, 200, shown) == []
-    for path, body in (
+    sent: tuple[tuple[str, dict[str, Any]], ...] = (
         ("/validate", {"documents": [SEED, story(2.5)]}),
         ("/publish", {"documents": [story(2.5)], "why": "x"}),
         ("/publish", {"documents": [story(9)], "why": "x"}),
         ("/publish", {"documents": ["task_type: [}"], "why": "x"}),
         ("/rollback", {"reference": "-1", "why": "x"}),
-    ):
+    )
+    for path, body in sent:
         assert body_problems(described, "POST", f"/admin/config{path}", body) == []
         answer = client.post(AT + path, json=body)
         status, content = answer.status_code, answer.json()
