@@ -6,7 +6,8 @@ from hashlib import blake2b
 
 TURN_KEY_PREFIX = "ng:turn:"
 TURNS_KEY = "ng:turns"
-TURNS_INDEX_KEY = "ng:turns:index"
+TURNS_INDEX_KEY = "ng:{ng:turns}:index"
+"""The braces put it into the slot of ``TURNS_KEY``, as one script writes both."""
 
 
 def turn_key(turn_id: str) -> str:
