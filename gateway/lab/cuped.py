@@ -22,7 +22,7 @@ Values: TypeAlias = NDArray[np.float64]
 
 
 def adjusted(values: Values, before: Values, arms: NDArray[np.int64]) -> tuple[Values, Cuped] | None:
-    """Return the adjusted values and what it did; None where too few units have a period before.
+    """Return the adjusted values and what it did; None where that helps nothing, or too few have x.
 
     All three have one element a unit; NaN in ``before`` is a unit without one, which is left as it is.
     """
@@ -37,7 +37,9 @@ def adjusted(values: Values, before: Values, arms: NDArray[np.int64]) -> tuple[V
     result = values.copy()
     result[known] -= theta * (before[known] - before[known].mean())
     raw, rest = (float((_centred(each, arms) ** 2).sum()) for each in (values, result))
-    return result, Cuped(theta, int(known.sum()), 1.0 - rest / raw if raw > 0.0 else 0.0)
+    if rest >= raw:
+        return None
+    return result, Cuped(theta, int(known.sum()), 1.0 - rest / raw)
 
 
 def _centred(values: Values, arms: NDArray[np.int64]) -> Values:

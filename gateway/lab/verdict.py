@@ -79,7 +79,7 @@ def _sentence(
     words = f"{name} {difference_words(found.metric, difference)}"
     if not difference.excludes_zero:
         return "undecided", (
-            f"not decided yet: {comparison.arm} has {words} than {control.arm}, {units}"
+            f"not decided yet: {words} in {comparison.arm} than in {control.arm}, {units}"
             f"{_adjustment(comparison)}; {_forecast(comparison, ours, control)}"
         )
     kind: VerdictKind = "better" if _is_gain(found.metric, difference.mean) else "worse"

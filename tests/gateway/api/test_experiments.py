@@ -116,4 +116,4 @@ def test_what_a_gateway_serves_is_what_it_reports(
     assert {arm["arm"]: arm["num_units"] for arm in errors["arms"]} == dict(counts)
     assert [arm["mean"]["mean"] for arm in errors["arms"]] == [0.0, 0.0]
     assert not any(found["exclusions"].values())
-    assert found["verdict"]["text"].startswith("not decided yet: treatment has share of errors 0")
+    assert found["verdict"]["text"].startswith("not decided yet: share of errors 0")

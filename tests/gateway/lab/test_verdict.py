@@ -46,7 +46,7 @@ def test_too_few_units_are_named() -> None:
 def test_an_undecided_experiment_says_how_many_more_units_would_show_it() -> None:
     report = analyse(document(), simulated(200, -0.05, seed=2).observations())
     assert report.verdict.kind == "undecided"
-    assert report.verdict.text.startswith("not decided yet: treatment has time to first token ")
+    assert report.verdict.text.startswith("not decided yet: time to first token 0.")
     comparison = report.metrics[0].comparisons[0]
     numbers = re.search(
         r"about ([\d,]+) more units in treatment and ([\d,]+) in control", report.verdict.text
