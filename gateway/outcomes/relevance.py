@@ -26,6 +26,10 @@ MAX_BEHIND = 32
 MAX_WAITING = 1_000
 """Answers that may wait for anything at all."""
 MAX_WAITING_CHARS = 16_000_000
+REST = 3.0
+"""Seconds of rest after each second of encoding: a quarter of a core at most goes into this."""
+IDLE_S = 2.0
+"""So long an answer waits for an encoder that prunes without a pause."""
 LARGE_CHARS = 20_000
 """Counting the words of more than this would hold up the event loop."""
 
@@ -48,13 +52,14 @@ class AnswerMeasure:
     """The bounded queue of answers, and the task that measures them and hands them to the ledger."""
 
     def __init__(self, ledger: Ledger, timeout_s: float, metrics: Metrics) -> None:
-        """``timeout_s`` is how long one answer may take, the wait for an idle encoder included."""
+        """``timeout_s`` is how long an encoder may take for one answer."""
         self._ledger = ledger
         self._timeout_s = timeout_s
         self._metrics = metrics
         self._waiting: deque[Answer] = deque()
         self._num_chars = 0
         self._arrival = asyncio.Event()
+        self._rest_s = 0.0
 
     @property
     def num_waiting(self) -> int:
@@ -81,6 +86,9 @@ class AnswerMeasure:
                     values |= await self._relevance(answer)
                 finally:  # whatever happens, what is known of the turn goes on
                     self._hand_on(values)
+                if self._rest_s:
+                    await asyncio.sleep(self._rest_s)
+                    self._rest_s = 0.0
             self._arrival.clear()
 
     async def close(self) -> None:
@@ -99,23 +107,34 @@ class AnswerMeasure:
         """Return theme_relevance; nothing where it cannot be had."""
         if not answer.text.strip() or not answer.question.strip():
             return {}
-        if len(self._waiting) > MAX_BEHIND:
+        if len(self._waiting) > MAX_BEHIND or not await _is_idle(answer.encoder):
             self._metrics.texts_not_measured.labels("busy").inc()
             return {}
+        began_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._timeout_s):
-                await answer.encoder.until_idle()
                 return {"theme_relevance": await relevance(answer)}
         except (EncoderError, TimeoutError) as error:
             self._metrics.texts_not_measured.labels("failed").inc()
             log(logger, logging.DEBUG, "relevance_not_measured", reason=str(error))
             return {}
+        finally:
+            self._rest_s = REST * (asyncio.get_running_loop().time() - began_s)
 
 
 async def relevance(answer: Answer) -> float:
     """Return the cosine of answer and question, of long ones their beginning and end. Raises EncoderError."""
     vectors = await answer.encoder.vectors_of([bounded(answer.question), bounded(answer.text)])
     return float(vectors[0] @ vectors[1])
+
+
+async def _is_idle(encoder: Encoder) -> bool:
+    try:
+        async with asyncio.timeout(IDLE_S):
+            await encoder.until_idle()
+    except TimeoutError:
+        return False
+    return True
 
 
 async def _words_of(text: str) -> dict[str, float]:
