@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.errors import ConfigError
+from gateway.errors import CentreUnavailable, ConfigError, UnknownVersion
 from gateway.store.backend import ConfigFolder
 from gateway.store.folder_source import FolderSource
 from gateway.store.loading import ConfigSource, Loaded
@@ -96,7 +96,7 @@ class ConfigStore:
         return StoreStatus(
             sha=served.snapshot.sha,
             loaded_at=served.snapshot.loaded_at,
-            last_error=self._broken or self._silent,
+            last_error=self._silent or self._broken,
             num_reloads=self._num_reloads,
             number=served.number,
             age_s=max(0.0, self._clock() - served.snapshot.loaded_at),
@@ -110,17 +110,12 @@ class ConfigStore:
             if not self._source.has_changed():
                 self._silent = None
                 return
-        except ConfigError as error:
-            self._silent = self._noted(error, self._silent)
-            return
-        self._silent = None
-        try:
             loaded = self._source.load()
             fresh = self._built(loaded)
         except ConfigError as error:
-            self._broken = self._noted(error, self._broken)
+            self._note(error)
             return
-        self._broken = None
+        self._silent = self._broken = None
         self._swap(loaded, fresh)
 
     async def watch(self) -> None:
@@ -138,7 +133,7 @@ class ConfigStore:
             if copy is None:
                 raise
             served = _Served(self._built(copy), copy.number, is_last_good=True)
-            self._broken = self._noted(error, None)
+            self._note(error)
             log(logger, logging.WARNING, "configuration_last_good", sha=copy.sha, number=copy.number)
             return served
         self._source.keep(loaded)
@@ -156,11 +151,18 @@ class ConfigStore:
     def _swap(self, loaded: Loaded, fresh: Snapshot) -> None:
         current = self._served.snapshot
         is_new = fresh.sha != current.sha
+        self._num_reloads += is_new
         self._served = _Served(fresh if is_new else current, loaded.number)
         self._source.keep(loaded)
         if is_new:
-            self._num_reloads += 1
             log(logger, logging.INFO, "configuration_loaded", sha=fresh.sha, number=loaded.number)
+
+    def _note(self, error: ConfigError) -> None:
+        if isinstance(error, CentreUnavailable | UnknownVersion):
+            self._silent = self._noted(error, self._silent)
+        else:
+            self._silent = None  # it has answered
+            self._broken = self._noted(error, self._broken)
 
     def _noted(self, error: ConfigError, before: LoadError | None) -> LoadError:
         """Return the error for the status; it is logged once and not at every poll."""

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
+from gateway.flow.dry_build import dry_build
+from gateway.settings import GatewaySettings
+from gateway.store.centre import Note
+from gateway.store.connection import open_redis
+from gateway.store.documents import Documents
+from gateway.store.keys import ConfigKeys
+from gateway.store.opening import open_centre, open_store
 from gateway.store.watch import ConfigStore
 from tests.conftest import WaitUntil
 
@@ -88,3 +98,95 @@ async def test_a_configuration_whose_third_part_fails_is_not_applied_at_all(fold
     assert error.file == "experiments/gain.yaml"
     assert "nowhere" in error.message
     assert store.status().num_reloads == 0
+
+
+@pytest.fixture
+def fleet(folder: Path, valkey_url: str) -> GatewaySettings:
+    """A namespace of its own, filled from the folder by whoever opens it first."""
+    return GatewaySettings(
+        config_store="redis",
+        config_namespace=f"bugs-{uuid.uuid4().hex[:12]}",
+        config_dir=folder,
+        state_dir=folder / "state",
+        config_poll_s=0.05,
+        redis_url=valkey_url,
+    )
+
+
+@contextlib.asynccontextmanager
+async def replica(settings: GatewaySettings) -> AsyncIterator[ConfigStore]:
+    bell = open_redis(settings)
+    store = open_store(settings, bell, time.time, dry_build)
+    watch = asyncio.create_task(store.watch())
+    try:
+        yield store
+    finally:
+        watch.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watch
+        await bell.aclose()
+
+
+def with_strength(documents: Documents, strength: float) -> Documents:
+    other = {**documents.tasks["other"], "gravity_strength": strength}
+    return Documents({**documents.tasks, "other": other}, documents.experiments)
+
+
+async def test_a_half_written_snapshot_in_redis_keeps_the_version_that_serves(
+    fleet: GatewaySettings, valkey_url: str, wait_until: WaitUntil
+) -> None:
+    """hermes#60591, for the other store"""
+    async with replica(fleet) as store:
+        before, keys = store.snapshot, ConfigKeys(fleet.config_namespace)
+        content = with_strength(open_centre(fleet).head().documents, 2.5)
+        with Redis.from_url(valkey_url) as redis:
+            redis.set(keys.snapshot(content.sha), content.as_bytes()[:-40])
+            redis.hset(keys.head, mapping={"number": "2", "sha": content.sha})
+            await asyncio.to_thread(wait_until, lambda: "is damaged" in problem(store), timeout_s=RELOAD_S)
+            assert store.snapshot is before
+            redis.set(keys.snapshot(content.sha), content.as_bytes())
+        await asyncio.to_thread(wait_until, lambda: not problem(store), timeout_s=RELOAD_S)
+        assert store.snapshot.tasks["other"].gravity_strength == 2.5
+
+
+async def test_three_replicas_converge_also_the_one_that_was_away(
+    fleet: GatewaySettings, wait_until: WaitUntil
+) -> None:
+    """litellm#37188: there a reload flag was used up by the first replica that saw it."""
+    centre = open_centre(fleet)
+    async with replica(fleet) as one, replica(fleet) as two:
+        async with replica(fleet) as three:
+            assert one.snapshot.sha == two.snapshot.sha == three.snapshot.sha
+        # The third is down now, with what it served on its disk.
+        wanted = with_strength(centre.head().documents, 2.0)
+        published = await asyncio.to_thread(centre.publish, wanted, Note("anna", "while one is down"))
+        both = (one, two)
+        await asyncio.to_thread(
+            wait_until, lambda: {each.snapshot.sha for each in both} == {published.sha}, timeout_s=RELOAD_S
+        )
+        async with replica(fleet) as three:
+            assert three.snapshot.sha == published.sha
+            last = await asyncio.to_thread(centre.rollback, "-1", Note("anna", "and back"))
+            all_ = (one, two, three)
+            await asyncio.to_thread(
+                wait_until, lambda: {each.snapshot.sha for each in all_} == {last.sha}, timeout_s=RELOAD_S
+            )
+            assert {each.status().number for each in all_} == {3}
+
+
+async def test_a_redis_snapshot_whose_third_part_fails_is_not_applied_at_all(
+    fleet: GatewaySettings, valkey_url: str, wait_until: WaitUntil
+) -> None:
+    """production-stack, for the other store"""
+    async with replica(fleet) as store:
+        before, keys = store.snapshot, ConfigKeys(fleet.config_namespace)
+        head = with_strength(open_centre(fleet).head().documents, 2.0)
+        broken = {**head.experiments["gain"], "tasks": ["nowhere"]}
+        content = Documents({**head.tasks, "third": {"task_type": "third"}}, {"gain": broken})
+        with Redis.from_url(valkey_url) as redis:
+            redis.set(keys.snapshot(content.sha), content.as_bytes())
+            redis.hset(keys.head, mapping={"number": "2", "sha": content.sha})
+        await asyncio.to_thread(wait_until, lambda: "nowhere" in problem(store), timeout_s=RELOAD_S)
+        assert store.snapshot is before
+        assert "third" not in store.snapshot.tasks
+        assert store.snapshot.tasks["other"].gravity_strength == 1.5
