@@ -44,6 +44,8 @@ from gateway.store.snapshot import build_snapshot
 from gateway.store.versions import canonical_json
 from gateway.store.warnings import warnings_of
 
+MAX_DOCUMENTS_BYTES = 2**20
+"""Of a body with documents."""
 B = TypeVar("B", bound=BaseModel)
 
 
@@ -172,7 +174,9 @@ def _allowed(request: Request) -> tuple[Deps, str]:
 
 
 async def _body(request: Request, deps: Deps, model: type[B]) -> B:
-    return as_body(model, parsed(await read_body(request, deps.settings.max_body_bytes)))
+    # YAML is read slowly; an export is JSON and holds many versions.
+    limit = deps.settings.max_body_bytes if model is ImportBody else MAX_DOCUMENTS_BYTES
+    return as_body(model, parsed(await read_body(request, limit)))
 
 
 def _amendment(body: ProposedDocuments) -> Amendment:

@@ -8,7 +8,7 @@ from gateway.app import end_tasks
 
 
 async def test_cpython_86296_a_cancel_that_is_lost_is_sent_again() -> None:
-    lost = []
+    lost: list[bool] = []
 
     async def stubborn() -> None:
         while True:

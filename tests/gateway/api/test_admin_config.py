@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import WaitUntil
 from tests.openapi import answer_problems, body_problems
-from tests.servers.gateway import Gateway, StartGateway
+from tests.servers.gateway import Gateway, Scripted, StartGateway
 from tests.servers.upstream import MODEL
 
 AT = "/admin/config"
@@ -189,6 +189,26 @@ def test_bodies_are_strict(client: httpx.Client) -> None:
         assert body_problems(described, "POST", f"/admin/config{path}", body) != []
 
 
+@pytest.mark.parametrize(
+    ("document", "status"),
+    [
+        ("[" * 20_000, 400),
+        ("task_type: " + "{a: " * 3_000 + "1" + "}" * 3_000, 400),
+        ("a: &a [x, x]\nb: &b [*a, *a]\ntask_type: *b\n", 400),
+        ("!!python/object/apply:os.system ['id']", 400),
+        ("task_type: 2020-01-01", 400),
+        ("? [a, b]\n: c\ntask_type: a\n", 400),
+        ("x" * 2**20, 413),
+    ],
+)
+def test_a_hostile_document_is_an_error_of_the_clients(
+    scripted: Scripted, document: str, status: int
+) -> None:
+    answer = scripted.client.post(AT + "/validate", json={"documents": [document]})
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
 def test_status_tells_of_every_gateway(client: httpx.Client, gateway: Gateway, wait_until: WaitUntil) -> None:
     def views() -> Any:
         return client.get(AT + "/status").json()["fleet"]["replicas"]
@@ -227,7 +247,7 @@ def test_each_key_has_its_scope(gateway: Gateway) -> None:
     refusals = set()
     for key, method, path, status in cases:
         headers = {} if key is None else bearer(key)
-        body = {"documents": []} if method == "POST" else None
+        body: dict[str, Any] | None = {"documents": []} if method == "POST" else None
         answer = httpx.request(method, gateway.url + AT + path, headers=headers, json=body)
         assert answer.status_code == status, (key, method, path)
         if status != 200:
