@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.context.embed import Encoder
-from gateway.errors import EncoderError
+from gateway.context.encoders import Encoders
 from gateway.flow.assign import DEFAULT_TASK
 from gateway.flow.turn import Turn
 from gateway.outcomes.entry import Exposure, TurnOutcome
 from gateway.outcomes.ledger import Experiment
 from gateway.outcomes.measure import measured
 from gateway.outcomes.relevance import Answer
+from gateway.store.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from gateway.flow.deps import Deps
@@ -58,25 +59,29 @@ def is_observed(turn: Turn) -> bool:
     return is_before or assignment.reason in ("split", "shadow")
 
 
-def measuring_encoder(turn: Turn, deps: Deps) -> Encoder:
-    """Return the encoder that compares answer and question: one that steers in no arm, where there is one.
+def measuring_encoder(turn: Turn, deps: Deps) -> Encoder | None:
+    """Return the encoder that compares answer and question; None where none can read the question.
 
+    It is one that steers in no arm, where there is one that can read: a judge of its own work finds it good.
     All arms are measured by the same, also the one that does not prune; else they could not be compared.
     """
     encoders = deps.pruner.encoders
+    can_local_read = encoders.local.can_read(turn.question)
     if encoders.remote is None:
+        return encoders.local if can_local_read else None
+    if can_local_read and _steers_by_remote(turn, encoders, deps.config.snapshot):
         return encoders.local
-    snapshot = deps.config.snapshot
+    return encoders.remote
+
+
+def _steers_by_remote(turn: Turn, encoders: Encoders, snapshot: Snapshot) -> bool:
+    """Whether in any arm the remote encoder would judge this turn's documents."""
     arms = next((e.arms for e in snapshot.experiments if e.id == turn.assignment.experiment), ())
     names = {turn.requested_task or DEFAULT_TASK} | {arm.task for arm in arms if arm.task}
     choices = {task.context.encoder for name in names if (task := snapshot.tasks.get(name))}
-    for choice in choices:
-        try:
-            if encoders.choose(choice, turn.question, turn.documents) is encoders.remote:
-                return encoders.local
-        except EncoderError:
-            continue  # it steers nothing: no such encoder is set up
-    return encoders.remote
+    return any(
+        encoders.choose(choice, turn.question, turn.documents) is encoders.remote for choice in choices
+    )
 
 
 def _experiment_of(turn: Turn) -> Experiment:

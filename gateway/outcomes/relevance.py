@@ -44,8 +44,8 @@ class Answer:
     outcome: TurnOutcome
     question: str
     text: str
-    encoder: Encoder
-    """Whose vectors are compared."""
+    encoder: Encoder | None
+    """Whose vectors are compared; None where there is none that could read them."""
 
 
 class AnswerMeasure:
@@ -105,15 +105,16 @@ class AnswerMeasure:
 
     async def _relevance(self, answer: Answer) -> dict[str, float]:
         """Return theme_relevance; nothing where it cannot be had."""
-        if not answer.text.strip() or not answer.question.strip():
+        encoder = answer.encoder
+        if encoder is None or not answer.text.strip() or not answer.question.strip():
             return {}
-        if len(self._waiting) > MAX_BEHIND or not await _is_idle(answer.encoder):
+        if len(self._waiting) > MAX_BEHIND or not await _is_idle(encoder):
             self._metrics.texts_not_measured.labels("busy").inc()
             return {}
         began_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._timeout_s):
-                return {"theme_relevance": await relevance(answer)}
+                return {"theme_relevance": await relevance(encoder, answer.question, answer.text)}
         except (EncoderError, TimeoutError) as error:
             self._metrics.texts_not_measured.labels("failed").inc()
             log(logger, logging.DEBUG, "relevance_not_measured", reason=str(error))
@@ -122,9 +123,9 @@ class AnswerMeasure:
             self._rest_s = REST * (asyncio.get_running_loop().time() - began_s)
 
 
-async def relevance(answer: Answer) -> float:
-    """Return the cosine of answer and question, of long ones their beginning and end. Raises EncoderError."""
-    vectors = await answer.encoder.vectors_of([bounded(answer.question), bounded(answer.text)])
+async def relevance(encoder: Encoder, question: str, text: str) -> float:
+    """Return the cosine of the two, of long ones their beginning and end. Raises EncoderError."""
+    vectors = await encoder.vectors_of([bounded(question), bounded(text)])
     return float(vectors[0] @ vectors[1])
 
 

