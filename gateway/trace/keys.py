@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 TURN_KEY_PREFIX = "ng:turn:"
 TURNS_KEY = "ng:turns"
-TURNS_INDEX_KEY = "ng:{ng:turns}:index"
+TURNS_INDEX_KEY = "ng:index:{ng:turns}"
 """The braces put it into the slot of ``TURNS_KEY``, as one script writes both."""
 
 

@@ -97,11 +97,11 @@ async def test_a_user_leaves_nothing_and_others_stay(redis: Redis, make_turn: Ca
     assert erased == Erased(turns=2, records=3, traces=3, feedback=3, outcomes=4, exposures=1, encodings=2)
     assert await left(redis) == bobs
     assert await keys(redis) == {
-        *("ng:turns", "ng:{ng:turns}:index", "ng:turn:turn-b", "ng:trace:turn-b", STREAM),
+        *("ng:turns", "ng:index:{ng:turns}", "ng:turn:turn-b", "ng:trace:turn-b", STREAM),
         *(feedback_key("turn-b"), exposed_key("gain", 1, BOB)),
         shared_key("encoder", encoding_name("who is he")),
     }
-    assert await redis.xlen("ng:turns") == await redis.xlen("ng:{ng:turns}:index") == 1
+    assert await redis.xlen("ng:turns") == await redis.xlen("ng:index:{ng:turns}") == 1
     assert await erase_user(redis, "ada") == Erased()
 
 

@@ -162,7 +162,7 @@ async def test_turns_from_before_the_index_are_found_too(empty: Redis, url: str)
 
 
 async def test_an_index_that_is_ahead_of_its_stream_is_begun_again(empty: Redis) -> None:
-    await empty.xadd("ng:{ng:turns}:index", {"line": "[]"}, id="99999999999999-0")
+    await empty.xadd("ng:index:{ng:turns}", {"line": "[]"}, id="99999999999999-0")
     await empty.eval(*write_arguments(summary(TURNS[0]), 1_000))
     assert [row.id for row in await find_turns(empty, TurnQuery())] == [TURNS[0].id]
 
