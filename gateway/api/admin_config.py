@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.api.config_problems import asked
+from gateway.api.config_problems import asked, looked_up
 from gateway.api.config_schema import (
     ConfigDiff,
     ConfigDocument,
@@ -52,7 +52,7 @@ B = TypeVar("B", bound=BaseModel)
 async def list_config(request: Request) -> Response:
     """``GET /admin/config``: the documents in force, in short. ``ETag`` is the head's sha."""
     deps, _ = _allowed(request)
-    head = await asked(deps.centre, lambda centre: overview(centre.head()))
+    head = await looked_up(deps.centre, lambda centre: overview(centre.head()))
     return _json(ConfigList(deps.centre.namespace, head), head.sha)
 
 
@@ -61,11 +61,11 @@ async def get_document(request: Request) -> Response:
     deps, _ = _allowed(request)
     query = as_body(DocumentQuery, request.query_params)
     kind, name = request.path_params["kind"], request.path_params["name"]
-    version = await asked(deps.centre, lambda centre: centre.find(query.at))
+    version = await looked_up(deps.centre, lambda centre: centre.find(query.at))
     held = version.documents.tasks if kind == "tasks" else version.documents.experiments
     if kind not in KINDS or name not in held:
         raise NotFound("There is no such document in this version.")
-    return _json(await asked(deps.centre, lambda _: _document(version, kind, name, query)), version.sha)
+    return _json(await looked_up(deps.centre, lambda _: _document(version, kind, name, query)), version.sha)
 
 
 async def diff_config(request: Request) -> Response:
@@ -77,14 +77,14 @@ async def diff_config(request: Request) -> Response:
         before, after = centre.find(query.from_), centre.find(query.to)
         return ConfigDiff(before.sha, after.sha, diff(before.documents, after.documents))
 
-    return _json(await asked(deps.centre, differ))
+    return _json(await looked_up(deps.centre, differ))
 
 
 async def config_history(request: Request) -> Response:
     """``GET /admin/config/history``: the changes of the head, the newest first."""
     deps, _ = _allowed(request)
     query = as_body(HistoryQuery, request.query_params)
-    return _json(ConfigHistory(await asked(deps.centre, lambda centre: centre.history(query.limit))))
+    return _json(ConfigHistory(await looked_up(deps.centre, lambda centre: centre.history(query.limit))))
 
 
 async def config_status(request: Request) -> Response:
@@ -115,7 +115,7 @@ async def config_status(request: Request) -> Response:
 async def export_config(request: Request) -> Response:
     """``GET /admin/config/export``: head, history and all versions, as ``POST import`` takes them."""
     deps, _ = _allowed(request)
-    return _json(await asked(deps.centre, lambda centre: centre.export()))
+    return _json(await looked_up(deps.centre, lambda centre: centre.export()))
 
 
 async def validate_config(request: Request) -> Response:

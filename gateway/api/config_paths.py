@@ -36,8 +36,7 @@ from gateway.errors import Conflict, NotFound, StoreUnavailable
 from gateway.store.centre import Published
 
 TAGS = ("configuration",)
-READING = (StoreUnavailable, NotFound)
-WRITING = (StoreUnavailable, NotFound, Conflict)
+ERRORS = (StoreUnavailable, NotFound, Conflict)
 IF_MATCH = Parameter("If-Match", "The sha of the head that the change was made from, in double quotes.")
 
 CONFIG_PATHS = (
@@ -48,7 +47,7 @@ CONFIG_PATHS = (
         "The documents in force, in short",
         TAGS,
         response=ConfigList,
-        errors=READING,
+        errors=ERRORS,
     ),
     Path(
         "GET",
@@ -58,7 +57,7 @@ CONFIG_PATHS = (
         TAGS,
         query=DocumentQuery,
         response=ConfigDocument,
-        errors=READING,
+        errors=ERRORS,
     ),
     Path(
         "GET",
@@ -68,7 +67,7 @@ CONFIG_PATHS = (
         TAGS,
         query=DiffQuery,
         response=ConfigDiff,
-        errors=READING,
+        errors=ERRORS,
     ),
     Path(
         "GET",
@@ -78,7 +77,7 @@ CONFIG_PATHS = (
         TAGS,
         query=HistoryQuery,
         response=ConfigHistory,
-        errors=READING,
+        errors=ERRORS,
     ),
     Path(
         "GET",
@@ -95,7 +94,7 @@ CONFIG_PATHS = (
         "Head, history and all versions",
         TAGS,
         response=dict[str, Any],
-        errors=READING,
+        errors=ERRORS,
     ),
     Path(
         "POST",
@@ -105,7 +104,7 @@ CONFIG_PATHS = (
         TAGS,
         request=ProposedDocuments,
         response=Validated,
-        errors=WRITING,
+        errors=ERRORS,
     ),
     Path(
         "POST",
@@ -116,7 +115,7 @@ CONFIG_PATHS = (
         request=PublishBody,
         headers=(IF_MATCH,),
         response=Published,
-        errors=WRITING,
+        errors=ERRORS,
     ),
     Path(
         "POST",
@@ -126,7 +125,7 @@ CONFIG_PATHS = (
         TAGS,
         request=RollbackBody,
         response=Published,
-        errors=WRITING,
+        errors=ERRORS,
     ),
     Path(
         "POST",
@@ -136,6 +135,6 @@ CONFIG_PATHS = (
         TAGS,
         request=ImportBody,
         response=Published,
-        errors=WRITING,
+        errors=ERRORS,
     ),
 )

@@ -36,6 +36,15 @@ async def asked(centre: ConfigCentre, work: Callable[[ConfigCentre], T]) -> T:
         raise problem_of(error) from error
 
 
+async def looked_up(centre: ConfigCentre, work: Callable[[ConfigCentre], T]) -> T:
+    """As ``asked``, for what changes nothing: that the stored documents are bad is no fault of the caller."""
+    try:
+        return await asyncio.to_thread(work, centre)
+    except ConfigError as error:
+        found = problem_of(error)
+        raise Conflict(found.message, details=found.details) if found.status == 400 else found from error
+
+
 def problem_of(error: ConfigError) -> RequestError:
     """Return the answer that a caller gets: 404, 503, else 400 with file, line and field."""
     if isinstance(error, UnknownVersion):

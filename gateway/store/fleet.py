@@ -53,7 +53,8 @@ def fleet_status(
     try:
         snapshot = build_snapshot(head.documents, loaded_at=0.0) if head else None
     except ConfigError as error:
-        snapshot, problem = None, f"the head is invalid and serves nowhere: {error.file}: {error.message}"
+        snapshot = None
+        problem = f"the head is invalid, serves nowhere and can be rolled back: {error.file}: {error.message}"
     views = tuple(_view(sha, snapshot, report) for report in replicas)
     return FleetStatus(namespace, number, sha, warnings_of(snapshot) if snapshot else (), views, problem)
 

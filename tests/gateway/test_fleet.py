@@ -188,6 +188,8 @@ def test_a_bad_document_in_the_store_serves_nowhere_and_every_gateway_says_why(
     assert "the head is invalid" in printed
     assert printed.count("DRIFTED, serves ") == 3
     assert printed.count("  error: ") == 3
+    listed = httpx.get(fleet.gateways[0].url + "/admin/config")
+    assert (listed.status_code, listed.json()["field"]) == (409, "gravity_strength")
     back = httpx.post(
         fleet.gateways[1].url + "/admin/config/rollback", json={"reference": "-1", "why": "it is broken"}
     )
