@@ -95,7 +95,7 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
     selector = Selector.load(settings.selector)
     config = _observed(open_store(settings, redis, time.time, dry_build), metrics)
     centre, replicas = open_centre(settings, dry_build), ReplicaBoard(redis, settings)
-    watch_parts = WatchParts(redis, centre, lambda: config.snapshot, metrics)
+    watch_parts = WatchParts(redis, lambda: open_redis(settings), centre, lambda: config.snapshot, metrics)
     return Deps(
         settings=settings,
         config=config,

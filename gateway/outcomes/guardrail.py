@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 from gateway.errors import ConfigError, PublishConflict
 from gateway.lab.analysis import ExperimentReport, GuardrailState, analyse
 from gateway.lab.metrics import FEEDBACK_PREFIX, METRICS
+from gateway.lab.observations import Observations
 from gateway.outcomes.ledger import Experiment
 from gateway.outcomes.read import read_observations
 from gateway.outcomes.rollback import active_in, before_first_active, restored, stopped, tasks_of
@@ -49,6 +50,8 @@ class WatchParts:
     """What the watch works with."""
 
     redis: Redis
+    open_redis: Callable[[], Redis]
+    """Makes another client, for a thread."""
     centre: ConfigCentre
     snapshot: Callable[[], Snapshot]
     """What is in force here."""
@@ -89,12 +92,20 @@ class GuardrailWatch:
         active = [e for e in self._parts.snapshot().experiments if e.is_active and e.guardrails]
         self._told = {each for each in self._told if each[:2] in {(e.id, e.version) for e in active}}
         for document in active:
-            observations = await read_observations(self._parts.redis, document.id, document.version)
-            report = await asyncio.to_thread(analyse, document, observations)
+            report = await asyncio.to_thread(self._analysed, document)
             broken = [state for state in report.guardrails if state.is_broken]
             if broken:
                 self._tell(document, broken)
                 await self._act(document, broken, report)
+
+    def _analysed(self, document: ExperimentDocument) -> ExperimentReport:
+        """Read and analyse in the calling thread: of a full stream that is seconds of work."""
+
+        async def read() -> Observations:
+            async with self._parts.open_redis() as redis:
+                return await read_observations(redis, document.id, document.version)
+
+        return analyse(document, asyncio.run(read()))
 
     async def _is_my_turn(self) -> bool:
         """Take the interval's look, where no other gateway has."""
