@@ -105,18 +105,24 @@ def shared_tasks(documents: Documents) -> tuple[str, ...]:
 
 def is_on_share(documents: Documents, task: str) -> bool:
     """Whether a candidate of ``task`` serves a share of its requests."""
-    if candidate_name(task) not in documents.tasks or share_id(task) not in documents.experiments:
-        return False
-    experiment = experiment_of(documents, share_id(task))
-    arms = {arm.name: arm for arm in experiment.arms}
-    is_half = TREATMENT in arms and arms[TREATMENT].task == candidate_name(task) and CONTROL in arms
-    return experiment.is_active and experiment.tasks == (task,) and is_half
+    experiment = _share_of(documents, task)
+    return experiment is not None and experiment.is_active
 
 
 def changed_tasks(head: Documents, wanted: Documents) -> tuple[str, ...]:
     """Return the tasks of both whose requests would be served otherwise, by inheritance too."""
     both = sorted(head.tasks.keys() & wanted.tasks.keys())
     return tuple(task for task in both if _is_changed(head, wanted, task))
+
+
+def _share_of(documents: Documents, task: str) -> ExperimentDocument | None:
+    """Return the experiment that gives ``task``'s candidate its share, or gave it before it was stopped."""
+    if candidate_name(task) not in documents.tasks or share_id(task) not in documents.experiments:
+        return None
+    experiment = experiment_of(documents, share_id(task))
+    arms = {arm.name: arm.task for arm in experiment.arms}
+    is_ours = experiment.tasks == (task,) and arms == {TREATMENT: candidate_name(task), CONTROL: None}
+    return experiment if is_ours else None
 
 
 def _is_changed(head: Documents, wanted: Documents, task: str) -> bool:
@@ -132,15 +138,15 @@ def _served(task: TaskDocument) -> dict[str, Any]:
 
 
 def _require_tasks_alone(head: Documents, wanted: Documents) -> None:
-    candidates = {candidate_name(task) for task in shared_tasks(head)}
+    ours = [task for task in head.tasks if _share_of(head, task) is not None]
+    candidates, shares = set(map(candidate_name, ours)), set(map(share_id, ours))
     if gone := sorted(head.tasks.keys() - wanted.tasks.keys() - candidates):
         raise PublishRefused(
             f"tasks.{gone[0]}: a removal cannot be put on a share: publish it without one",
             fields=(f"tasks.{gone[0]}",),
         )
-    ours = {share_id(task) for task in shared_tasks(head)}
     for name in sorted(head.experiments.keys() | wanted.experiments.keys()):
-        if name not in ours and head.experiments.get(name) != wanted.experiments.get(name):
+        if name not in shares and head.experiments.get(name) != wanted.experiments.get(name):
             raise PublishRefused(
                 f"experiments.{name}: an experiment cannot be put on a share: publish it by itself first",
                 fields=(f"experiments.{name}",),
@@ -158,7 +164,7 @@ def _require_free(head: Documents, task: str) -> None:
                 fields=(f"tasks.{task}",),
             )
     name = candidate_name(task)
-    if name in head.tasks and not is_on_share(head, task):
+    if name in head.tasks and _share_of(head, task) is None:
         raise PublishRefused(
             f"tasks.{name}: is there, and no candidate on a share: remove it first", fields=(f"tasks.{name}",)
         )
