@@ -106,7 +106,8 @@ def shared_tasks(documents: Documents) -> tuple[str, ...]:
 def is_on_share(documents: Documents, task: str) -> bool:
     """Whether a candidate of ``task`` serves a share of its requests."""
     experiment = _share_of(documents, task)
-    return experiment is not None and experiment.is_active
+    is_there = candidate_name(task) in documents.tasks
+    return is_there and experiment is not None and experiment.is_active
 
 
 def changed_tasks(head: Documents, wanted: Documents) -> tuple[str, ...]:
@@ -117,7 +118,7 @@ def changed_tasks(head: Documents, wanted: Documents) -> tuple[str, ...]:
 
 def _share_of(documents: Documents, task: str) -> ExperimentDocument | None:
     """Return the experiment that gives ``task``'s candidate its share, or gave it before it was stopped."""
-    if candidate_name(task) not in documents.tasks or share_id(task) not in documents.experiments:
+    if share_id(task) not in documents.experiments:
         return None
     experiment = experiment_of(documents, share_id(task))
     arms = {arm.name: arm.task for arm in experiment.arms}

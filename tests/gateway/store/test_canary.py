@@ -95,10 +95,12 @@ def test_a_candidate_that_was_stopped_gives_its_place_to_the_next() -> None:
     first = put_on_share(HEAD, STRONG, 0.1, number=2)
     experiment = {**first.experiments["story-candidate"], "is_active": False}
     stopped = Documents(first.tasks, {"story-candidate": experiment})
-    again = put_on_share(stopped, STRONG, 0.1, number=3)
-    assert shared_tasks(stopped) == ()
-    assert shared_tasks(again) == ("story",)
-    assert again.experiments["story-candidate"]["version"] == 3  # what was stopped is not counted again
+    rolled_back = Documents(HEAD.tasks, stopped.experiments)  # as a guardrail leaves it
+    for left in (stopped, rolled_back):
+        again = put_on_share(left, STRONG, 0.1, number=3)
+        assert shared_tasks(left) == ()
+        assert shared_tasks(again) == ("story",)
+        assert again.experiments["story-candidate"]["version"] == 3  # what was stopped is not counted again
 
 
 def test_the_candidate_published_for_all_is_let_through_and_cleared_away() -> None:
