@@ -107,11 +107,7 @@ def turns_in(valkey_url: str) -> set[bytes]:
 
 def steps_of(valkey_url: str, keys: set[bytes]) -> tuple[list[float], list[float]]:
     with Redis.from_url(valkey_url) as redis:
-        entries: list[Mapping[bytes, bytes]] = [
-            fields
-            for key in keys
-            for _, fields in redis.xrange(key)  # type: ignore[union-attr]
-        ]
+        entries: list[Mapping[bytes, bytes]] = [fields for key in keys for _, fields in redis.xrange(key)]
     steps = [step for fields in entries if b"end" not in fields for step in unpack_steps(fields)[2]]
     # Nothing steered what was measured.
     assert {step.k for step in steps} == {49_152}
