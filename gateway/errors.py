@@ -13,6 +13,7 @@ GatewayError                     status  type                    code
 │   ├── ExampleError             –       (an example's worker refused)
 │   ├── TraceError               –       (a turn's steps are not all there)
 │   └── ReplayError              –       (a turn cannot be replayed)
+│       └── ReplayWorkerLost     –       (nor can any other)
 └── RequestError
     ├── InvalidRequest           400     invalid_request_error   invalid_value
     │   ├── InvalidJson          400     invalid_request_error   invalid_json
@@ -117,6 +118,10 @@ class ExperimentError(CommandError):
 
 class ReplayError(CommandError):
     """The replay cannot run at all, which is not the same as a replay that differs."""
+
+
+class ReplayWorkerLost(ReplayError):
+    """The worker that replays does not answer any more: no other turn can be replayed either."""
 
 
 class RequestError(GatewayError):

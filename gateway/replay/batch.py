@@ -9,7 +9,7 @@ from statistics import fmean
 
 from redis.asyncio import Redis
 
-from gateway.errors import ReplayError
+from gateway.errors import ReplayError, ReplayWorkerLost
 from gateway.lab.share import Share, wilson
 from gateway.replay.alternative import Alternative, ChoicePair, alternative_of, read_rebuilt
 from gateway.replay.workbench import Workbench
@@ -55,14 +55,19 @@ class BatchReplay:
 
 
 async def replay_row(bench: Workbench, redis: Redis, row: TurnSummaryRow, model: str) -> Alternative | str:
-    """Return the turn under the other configuration, or why it cannot be replayed."""
+    """Return the turn under the other configuration, or why it cannot be replayed, in few words.
+
+    Raises ReplayWorkerLost.
+    """
     if row.model != model:
         return OTHER_MODEL
     try:
         turn = await read_rebuilt(redis, row.id)
         return await alternative_of(bench, redis, turn)
+    except ReplayWorkerLost:
+        raise
     except ReplayError as error:
-        return str(error)
+        return str(error).partition(": ")[0]  # what follows is of this turn alone
 
 
 def most_common_model(rows: Sequence[TurnSummaryRow]) -> str:

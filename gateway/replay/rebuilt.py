@@ -25,7 +25,7 @@ def rebuilt_turn(record: Mapping[str, Any]) -> Turn:
     try:
         return _TURN.validate_python(fields)
     except ValidationError as error:
-        raise ReplayError(f"the record of turn {record.get('id')!r} cannot be read: {error}") from error
+        raise ReplayError(f"its record cannot be read: {error}") from error
 
 
 def why_not(turn: Turn, text_retention: str) -> str | None:

@@ -45,7 +45,7 @@ class Workbench:
         try:
             fresh = await shape(fresh, self.deps)
         except InvalidRequest as error:
-            raise ReplayError(f"turn {turn.id!r} is not valid under the configuration: {error}") from error
+            raise ReplayError(f"it is not valid under the configuration: {error}") from error
         number = bucket_of(turn.expected_s, task.buckets.edges)
         controls = fresh.controls.model_copy(update={"bucket": number})
         return replace(fresh, bucket=number, controls=controls)

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gateway.errors import ReplayError, StackError
+from gateway.errors import ReplayError, ReplayWorkerLost, StackError
 from gateway.replay.recorded import Decoding, RecordedTurn
 from gateway.stack.environment import child_environment
 from gateway.stack.ports import free_port
@@ -64,7 +64,7 @@ async def decode_choice(
     try:
         answer = await client.post("/replay", json=body)
     except httpx.TransportError as error:
-        raise ReplayError(f"the worker at {client.base_url} failed: {error!r}") from error
+        raise ReplayWorkerLost(f"the worker at {client.base_url} failed: {error!r}") from error
     if answer.status_code != httpx.codes.OK:
         raise ReplayError(f"the worker refused the replay ({answer.status_code}): {answer.text}")
     try:

@@ -126,6 +126,10 @@ def test_documents_are_those_that_pruning_keeps_under_that_configuration(
     result = replay(turn, folder)
     assert result.written["kept_now"] == kept
     assert set(result.written["kept_then"]) < set(kept)
+    message = {"role": "user", "content": QUESTION}
+    chat = {"model": MODEL, "task": TASK, "messages": [message], "documents": found(), "max_tokens": 1}
+    served = httpx.post(gateway.url + "/v1/chat/completions", json=chat, timeout=60.0).json()
+    assert result.written["prompt_tokens_now"] == served["usage"]["prompt_tokens"]
     assert result.written["prompt_tokens_now"] > result.written["prompt_tokens_then"]
     assert result.written["changes_documents"] is True
     assert result.written["is_prompt_same"] is False
