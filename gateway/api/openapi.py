@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
 from itertools import groupby
@@ -44,9 +46,13 @@ SCHEMES = {
 def serving(paths: Callable[[], Sequence[Path]]) -> Endpoint:
     """Return the endpoint that answers with the description of ``paths``, its own among them."""
 
+    @cache  # it takes a twentieth of a second, for which nobody should make others wait
+    def content() -> bytes:
+        return orjson.dumps(described(paths()))
+
     async def openapi(request: Request) -> Response:
         """This description, in OpenAPI 3.1."""
-        return Response(orjson.dumps(described(paths())), media_type="application/json")
+        return Response(await asyncio.to_thread(content), media_type="application/json")
 
     return openapi
 
