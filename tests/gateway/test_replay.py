@@ -115,6 +115,25 @@ def test_a_turn_replayed_from_its_trace_is_equal(
     assert written["choices"][0]["first_difference"] is None
 
 
+def test_another_environment_is_named_and_compared_by_the_coarser_format(
+    turn: str,
+    replay: Callable[..., int],
+    copy_turn: Callable[..., str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def edit(record: dict[str, Any]) -> None:
+        record["environment"]["worker"] |= {"dtype": "bf16", "engine": "another"}
+
+    assert replay(copy_turn(turn, name="elsewhere", edit=edit), json_file=tmp_path / "replay.json") == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "not as it was decoded first" in printed
+    assert "engine another -> narrative-gravity" in printed
+    written = json.loads((tmp_path / "replay.json").read_bytes())
+    assert "engine another -> narrative-gravity" in written["environment_changes"]
+    assert written["tolerance"] == dataclasses.asdict(TOLERANCES["bf16"])
+
+
 def test_an_exact_replay_draws_the_same_tokens_from_the_seed(
     turn: str, replay: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:

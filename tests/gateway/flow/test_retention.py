@@ -11,9 +11,11 @@ import orjson
 import pytest
 
 from gateway.context.report import Centre, Conflict, Document, PruneReport, Verdict
+from gateway.flow.record import summary
 from gateway.flow.retention import encoded, text_hash
 from gateway.flow.turn import Outcome, Turn
 from gateway.store.document import GravitySection, TaskDocument
+from gateway.trace.index import line_of
 from worker.protocol import AdaptiveControls, DecodeControls, GravityControls, ThemeVector
 
 MakeTurn = Callable[..., Turn]
@@ -94,6 +96,15 @@ def test_a_task_that_does_not_exist_may_be_any_text(turn: Turn, retention: str) 
     assert SECRET.encode() not in encoded(asked, retention)  # type: ignore[arg-type]
     known = replace(turn, requested_task="default")
     assert record(known, retention)["requested_task"] == "default"
+
+
+@pytest.mark.parametrize("retention", ["full", "hashed", "none"])
+def test_no_text_is_in_the_entry_and_without_texts_no_user(turn: Turn, retention: Any) -> None:
+    fields = summary(turn, retention)
+    assert SECRET not in repr(fields) + repr(line_of(fields))
+    assert ("user" in fields) == (retention != "none")
+    if retention != "none":
+        assert fields["user"] == text_hash(SECRET)
 
 
 def test_hashed_texts_can_be_compared(turn: Turn) -> None:
