@@ -74,6 +74,7 @@ class RedisSource:
                         await pubsub.get_message(
                             ignore_subscribe_messages=False, timeout=self._settings.poll_s
                         )
+                        _obey_cancelling()
                         yield
             except (RedisError, OSError):
                 await asyncio.sleep(self._settings.poll_s)
@@ -85,3 +86,10 @@ class RedisSource:
             self._centre.publish(documents, _FIRST, expected_sha="")
         except PublishConflict:
             return  # another gateway was first
+
+
+def _obey_cancelling() -> None:
+    """Raise CancelledError where this task is to end: a read that just ran out of time may hide it."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

@@ -252,3 +252,18 @@ def test_warnings_and_age_stay_in_the_status(fleet: Fleet, valkey_url: str) -> N
     status = store.status()
     assert (status.loaded_at, status.age_s) == (100.0, 7.5)
     assert "0.3" in status.warnings[0]
+
+
+async def test_a_watch_ends_whenever_it_is_cancelled(fleet: Fleet, valkey_url: str) -> None:
+    """A read of the bell that runs out of time as it is cancelled must not go on."""
+    settings = fleet.settings(valkey_url, poll_s=0.001)
+    bell = open_redis(settings)
+    source = open_store(settings, bell, time.time, dry_build)
+    for n in range(300):
+        watch = asyncio.create_task(source.watch())
+        for _ in range(n % 40):
+            await asyncio.sleep(0)
+        watch.cancel()
+        done, _ = await asyncio.wait([watch], timeout=5.0)
+        assert done
+    await bell.aclose()
