@@ -153,17 +153,16 @@ async def rollback_config(request: Request) -> Response:
     deps, who = _allowed(request)
     body = await _body(request, deps, RollbackBody)
     note = Note(body.who or who, body.why, "rollback")
-    work = await asked(
-        deps.centre, lambda centre: centre.rollback(body.reference, note, is_dry_run=body.is_dry_run)
-    )
-    return _published(work)
+    reference, is_dry_run = body.reference, body.is_dry_run
+    rolled_back = await asked(deps.centre, lambda it: it.rollback(reference, note, is_dry_run=is_dry_run))
+    return _published(rolled_back)
 
 
 async def import_config(request: Request) -> Response:
     """``POST /admin/config/import``: takes over what an export gave; every version is checked first."""
     deps, who = _allowed(request)
     body = await _body(request, deps, ImportBody)
-    note = Note(body.who or who, body.why, "import")
+    note = Note(body.who or who, body.why, "import", body.is_forced)
     return _published(await asked(deps.centre, lambda centre: centre.import_(body.exported, note)))
 
 

@@ -68,6 +68,7 @@ class ImportBody(Body):
     """What ``GET /admin/config/export`` gave."""
     why: Reason
     who: Name | None = None
+    is_forced: bool = False
 
 
 class DocumentQuery(Query):

@@ -29,6 +29,7 @@ Sources = Annotated[
 Why = Annotated[str, typer.Option(help="The reason; it stays in the history.")]
 Who = Annotated[str | None, typer.Option(help="Whose change it is; default the login name.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and say what would change; write nothing.")]
+Force = Annotated[bool, typer.Option("--force", help="Let a jump through that a guard holds back.")]
 REFERENCE = "head, a version's number, -1 for the one before the head, or the start of a sha."
 
 
@@ -107,9 +108,7 @@ def config_publish(
     paths: Sources = None,
     who: Who = None,
     dry_run: DryRun = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Let a jump through that a guard holds back.")
-    ] = False,
+    force: Force = False,
     share: Annotated[
         float | None, typer.Option(help="Of the traffic, at most 0.5: try the change on it first.")
     ] = None,
@@ -214,6 +213,7 @@ def config_import(
     file: Annotated[Path, typer.Argument(help="What export wrote.")],
     why: Why,
     who: Who = None,
+    force: Force = False,
     store: Store = None,
     config: ConfigFolder = None,
     redis: RedisUrl = None,
@@ -225,7 +225,7 @@ def config_import(
     from gateway.configure.transfer import run_import
     from gateway.store.centre import Note
 
-    note = Note(who or login_name(), why, "import")
+    note = Note(who or login_name(), why, "import", force)
     raise typer.Exit(run_import(Target(store, config, redis, namespace), file, note))
 
 

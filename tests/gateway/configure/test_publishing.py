@@ -187,6 +187,10 @@ def test_a_namespace_goes_as_one_file_into_another_store(
         ]
         == 2
     )
+    assert run("publish", story(0.5), "--why", "far", "--force", *elsewhere).status == 0
+    jump = run("import", file, "--why", "moved", *elsewhere)
+    assert (jump.status, jump.printed.startswith("refused: ")) == (1, True)
+    assert run("import", file, "--why", "moved", "--force", *elsewhere).status == 0
     damaged = json.loads(file.read_text())
     sha = damaged["head"]["sha"]
     damaged["snapshots"][sha] = damaged["snapshots"][sha].replace("2.0", "9.0")
