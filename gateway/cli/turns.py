@@ -51,6 +51,8 @@ def replay(
     """
     from gateway.errors import ReplayError
 
+    if not batch and any(value is not None for value in (task, lane, config_was, since, until)):
+        raise ReplayError("the filters belong to --batch")
     if config is None:
         from gateway.replay.command import ReplayOptions, run_replay
 
@@ -99,7 +101,11 @@ def trace_list(
 
 
 @trace_app.command("show")
-def trace_show(turn_id: TurnId, redis: RedisUrl = None, worker: WorkerUrl = None) -> None:
+def trace_show(
+    turn_id: TurnId,
+    redis: RedisUrl = None,
+    worker: Annotated[str | None, typer.Option(help="URL; default NG_WORKERS. None is started.")] = None,
+) -> None:
     """Show a turn: its record in short, its steps as a table, and H, G and k as charts.
 
     The tokens have their texts where the record kept the text and a worker of the model runs.
