@@ -46,7 +46,8 @@ def print_task(console: Console, task: str, diagnosis: TaskDiagnosis) -> None:
     )
     for pattern in diagnosis.patterns:
         console.print()
-        heading = f"{pattern.subject}: {pattern.name}: {pattern.num_turns} turns ({pattern.share:.0%})"
+        of_all = f"{pattern.num_turns} of {diagnosis.num_turns} turns ({pattern.share:.0%})"
+        heading = f"{pattern.subject}: {pattern.name}: {of_all}"
         console.print(Text(heading, style="bold"))
         lines = [f"for example: {pattern.example.sentence}", f"worst: {', '.join(pattern.worst_turns)}"]
         for line in (*lines, *_remedy(pattern.change, pattern.example.advice)):

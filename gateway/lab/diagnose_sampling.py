@@ -76,7 +76,8 @@ def _is_starved(step: StepRecord, floor: int) -> bool:
 def _wider(case: Case, starved: Sequence[StepRecord], candidates: float) -> SettingChange:
     adaptive = case.controls.adaptive
     wanted = min(40, 2 ** math.ceil(math.log2(max(2.0, candidates))))
-    if adaptive is None or (case.top_k is not None and case.top_k < adaptive.k_min):
+    by_client = case.top_k is not None and all(step.k == case.top_k for step in starved)
+    if adaptive is None or by_client:
         return SettingChange("request.top_k", case.top_k, max(wanted, 2 * (case.top_k or 1)))
     if adaptive.k_max < NARROW_K:
         return SettingChange(case.path("adaptive.k_max"), adaptive.k_max, max(wanted, NARROW_K))
@@ -114,8 +115,9 @@ def _drift(case: Case) -> Iterator[Finding]:
 
 def _open_s(case: Case) -> float:
     adaptive = case.controls.adaptive
-    is_calibrated = adaptive is not None and case.calibration is not None
-    return adaptive.s_high if adaptive is not None and is_calibrated else OPEN_S
+    if adaptive is None or case.calibration is None or adaptive.s_high == 1.0:
+        return OPEN_S
+    return adaptive.s_high
 
 
 def _longest_open_run(answer: Answer, limit: float, adaptive: AdaptiveControls | None) -> range | None:

@@ -265,3 +265,11 @@ def test_many_turns_are_counted_with_the_worst_first() -> None:
     assert second.share == pytest.approx(5 / 6)
     assert (second.num_turns, second.worst_turns) == (5, ("t4", "t3", "t2"))
     assert second.change == SettingChange("p", 1, 2)
+
+
+def test_the_clients_own_top_k_is_named_where_it_is_what_starves() -> None:
+    tight = steps(40, lambda n: {"entropy_nats": 3.0, "k": 2} if n < 10 else {"k": 2})
+    finding = only(diagnose(case(tight, top_k=2)))
+    assert (finding.name, finding.change) == ("broken text", SettingChange("request.top_k", 2, 32))
+    without = case(tight, top_k=2, controls=DecodeControls())
+    assert only(diagnose(without)).change == SettingChange("request.top_k", 2, 32)
