@@ -28,6 +28,7 @@ from gateway.settings import GatewaySettings
 from gateway.store.centre import ConfigCentre, Note, Version
 from gateway.store.document import ExperimentDocument
 from gateway.store.documents import Documents
+from gateway.store.keys import ConfigKeys
 from gateway.store.snapshot import Snapshot
 from gateway.telemetry.logs import log
 from gateway.telemetry.metrics import Metrics, closed
@@ -61,7 +62,7 @@ class WatchParts:
 def lock_key(settings: GatewaySettings) -> str:
     """Return the key that the gateways share which have one configuration: a namespace, or a folder."""
     if settings.config_store == "redis":
-        return f"ng:{{cfg:{settings.config_namespace}}}:guardrails"
+        return ConfigKeys(settings.config_namespace).guardrails
     folder = f"{socket.gethostname()}:{settings.config_dir.resolve()}"
     return f"ng:guardrails:{blake2b(folder.encode(), digest_size=8).hexdigest()}"
 

@@ -37,6 +37,11 @@ class ConfigKeys:
         return self._key("replicas")
 
     @property
+    def guardrails(self) -> str:
+        """String: which gateway looks at the guardrails in this interval."""
+        return self._key("guardrails")
+
+    @property
     def snapshot_prefix(self) -> str:
         return self._key("snapshot:")
 
