@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.lab.diagnose_case import Case, Finding, SettingChange
+from gateway.lab.diagnose_environment import environment_findings
+from gateway.lab.diagnose_framework import framework_findings
 from gateway.lab.diagnose_input import input_findings
-from gateway.lab.diagnose_rest import environment_findings, framework_findings, length_findings
+from gateway.lab.diagnose_length import length_findings
 from gateway.lab.diagnose_sampling import sampling_findings
 
 NUM_EXAMPLES = 3
