@@ -32,6 +32,7 @@ from gateway.api.schema import parsed
 from gateway.api.state import deps_of
 from gateway.errors import ConfigError, InvalidRequest, NotFound, UnknownVersion
 from gateway.flow.deps import Deps
+from gateway.flow.dry_build import dry_build
 from gateway.store.amendment import EMPTY, Amendment, amended, kind_of
 from gateway.store.backend import KINDS, Kind, SourceFile
 from gateway.store.centre import ConfigCentre, Note, Published, Version
@@ -127,6 +128,7 @@ async def validate_config(request: Request) -> Response:
         head = _head_or_empty(centre)
         documents = amended(head, _amendment(body))
         snapshot = build_snapshot(documents, loaded_at=0.0)
+        dry_build(snapshot)
         return Validated(snapshot.sha, diff(head.documents, documents), warnings_of(snapshot))
 
     return _json(await asked(deps.centre, check))

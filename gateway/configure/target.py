@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gateway.errors import CommandError, UnknownVersion
+from gateway.flow.dry_build import dry_build
 from gateway.settings import ConfigStoreKind, GatewaySettings
 from gateway.stack.environment import config_folder, redis_to_read
 from gateway.store.amendment import EMPTY
@@ -47,7 +48,7 @@ class Target:
             raise CommandError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
     def centre(self) -> ConfigCentre:
-        return open_centre(self.settings())
+        return open_centre(self.settings(), dry_build)
 
     def documents(self, reference: str) -> Documents:
         """Return a version by its reference, or what a folder of that path holds.

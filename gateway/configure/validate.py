@@ -9,9 +9,11 @@ from gateway.configure.listing import overview_lines
 from gateway.configure.sources import read_sources
 from gateway.configure.speech import FINE, Tell, answered, tell_people
 from gateway.configure.target import Target, head_or_empty
+from gateway.flow.dry_build import dry_build
 from gateway.store.amendment import EMPTY, Amendment, amended
 from gateway.store.centre import Version
 from gateway.store.overview import overview
+from gateway.store.snapshot import build_snapshot
 
 
 def run_validate(paths: Sequence[Path], target: Target, tell: Tell = tell_people) -> int:
@@ -26,6 +28,7 @@ def _validate(paths: Sequence[Path], target: Target, tell: Tell) -> int:
     sources = read_sources(paths)
     head = EMPTY if sources.is_whole else head_or_empty(target.centre())
     documents = amended(head, Amendment(sources.files, sources.is_whole))
+    dry_build(build_snapshot(documents, loaded_at=0.0))
     found = overview(Version(head.number, documents.sha, documents))
     tell(found, [*overview_lines(found), f"valid: {', '.join(map(str, paths))}, sha {found.sha}"])
     return FINE

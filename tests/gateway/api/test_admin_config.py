@@ -192,7 +192,7 @@ def test_bodies_are_strict(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("document", "status"),
     [
-        ("[" * 20_000, 400),
+        ("[" * 3_000, 400),
         ("task_type: " + "{a: " * 3_000 + "1" + "}" * 3_000, 400),
         ("a: &a [x, x]\nb: &b [*a, *a]\ntask_type: *b\n", 400),
         ("!!python/object/apply:os.system ['id']", 400),
