@@ -46,8 +46,7 @@ def run_calibrate(options: CalibrateOptions) -> int:
     Raises CalibrationError (status 2). What was measured is shown and written before anything is published.
     """
     bodies = read_prompts(options.prompts_file)
-    if options.plot_file is not None:
-        check_plot(options.plot_file)
+    _check_outputs(options)
     measured = asyncio.run(until_signal(_measured(options, bodies)))
     found = profile(measured.turns)
     console = Console(highlight=False)
@@ -60,6 +59,15 @@ def run_calibrate(options: CalibrateOptions) -> int:
     if options.publish is not None:
         _print_published(console, publish_calibration(options.publish, measured, found))
     return 0
+
+
+def _check_outputs(options: CalibrateOptions) -> None:
+    """Before minutes are spent on what could not be written then."""
+    for file in (options.json_file, options.plot_file):
+        if file is not None and not file.resolve().parent.is_dir():
+            raise CalibrationError(f"{file}: there is no such folder")
+    if options.plot_file is not None:
+        check_plot(options.plot_file)
 
 
 async def _measured(options: CalibrateOptions, bodies: tuple[Body, ...]) -> Measurement:

@@ -18,8 +18,6 @@ def check_plot(file: Path) -> None:
     """Raise CalibrationError where no plot could be written to ``file`` once there is something to show."""
     if file.suffix.lower() != ".png":
         raise CalibrationError(f"{file}: a plot is written as .png")
-    if not file.resolve().parent.is_dir():
-        raise CalibrationError(f"{file}: there is no such folder")
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:

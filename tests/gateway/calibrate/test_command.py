@@ -145,6 +145,8 @@ def test_what_cannot_be_measured_says_why(
         run(url=f"http://127.0.0.1:{free_port()}")
     with pytest.raises(CalibrationError, match=r"is written as \.png"):
         run(plot_file=tmp_path / "plot.pdf")
+    with pytest.raises(CalibrationError, match="there is no such folder"):
+        run(json_file=tmp_path / "missing" / "found.json")
 
 
 def test_the_command_starts_a_stack_of_its_own(

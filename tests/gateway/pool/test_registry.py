@@ -174,3 +174,21 @@ async def test_tokens_are_estimated_where_no_worker_can_count(
     await probe_all(other)
     gone.stop()
     assert await other.token_counter(MODEL)(["a" * 40]) == ([10], True)
+
+
+async def test_a_workers_environment_is_one_mapping_until_it_changes(
+    start_upstream: StartUpstream, open_pool: OpenPool
+) -> None:
+    upstream = start_upstream()
+    upstream.environment = {"dtype": "bf16"}
+    pool = open_pool(upstream)
+    await probe_all(pool)
+    [worker] = pool.workers
+    first = worker.environment
+    await probe_all(pool)
+    assert worker.environment is first
+    assert first["worker"] == {"level": "native", "dtype": "bf16"}
+    upstream.environment = {"dtype": "fp32"}
+    await probe_all(pool)
+    assert worker.environment["worker"]["dtype"] == "fp32"
+    assert first["worker"]["dtype"] == "bf16"  # what a turn was given stays as it was
