@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from gateway.errors import InvalidRequest
 from gateway.store.document import TaskDocument
+from gateway.store.editing import nulls_of_no_field
 from gateway.store.lineage import laid_over
 from worker.protocol import Calibration, DecodeControls, GravityControls, TemperatureControls, TraceControls
 
@@ -22,6 +23,8 @@ def overridden(task: TaskDocument, override: Mapping[str, Any]) -> TaskDocument:
     """
     if not override:
         return task
+    for path in nulls_of_no_field(override, TaskDocument):
+        raise InvalidRequest(f"gravity: there is no field {'.'.join(path)!r}", param="gravity")
     merged = laid_over(task.model_dump(mode="json", exclude_unset=True), override)
     try:
         return TaskDocument.model_validate(merged)

@@ -75,7 +75,7 @@ def _known_default(documents: Documents) -> Mapping[str, Any]:
 
 def edited_task(written: Written, default: Mapping[str, Any]) -> dict[str, Any]:
     """Return the task's own fields, checked together with what it inherits from ``default``."""
-    for path in _nulls_of_no_field(written.data, TaskDocument):
+    for path in nulls_of_no_field(written.data, TaskDocument):
         name = ".".join(path)
         raise ConfigError(
             f"{name}: Extra inputs are not permitted", file=written.file, line=written.line_of(path)
@@ -131,7 +131,7 @@ def _today_of(kind: Kind, written: Written) -> Written:
     return replace(written, data=migrated(kind, written.data))
 
 
-def _nulls_of_no_field(
+def nulls_of_no_field(
     fields: Mapping[str, Any], model: type[BaseModel], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, ...]]:
     """Yield the paths of nulls without a field in the schema: nulls are gone when it is validated."""
@@ -142,4 +142,4 @@ def _nulls_of_no_field(
         if isinstance(value, Mapping) and info is not None:
             for kind in (info.annotation, *typing.get_args(info.annotation)):
                 if isinstance(kind, type) and issubclass(kind, BaseModel):
-                    yield from _nulls_of_no_field(value, kind, (*path, name))
+                    yield from nulls_of_no_field(value, kind, (*path, name))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.errors import PublishConflict
+from gateway.errors import ConfigError, PublishConflict
 from gateway.store.centre import FieldChange, Note, Published, Version
 from gateway.store.difference import diff
 from gateway.store.documents import Documents
@@ -15,6 +15,7 @@ from gateway.store.guards import JumpLimits, check
 from gateway.store.snapshot import Snapshot, build_snapshot
 from gateway.store.warnings import warnings_of
 
+MAX_SNAPSHOT_BYTES = 4 * 2**20
 _WRITTEN_BY_PEOPLE = frozenset({"publish", "first"})
 _GUARDED = frozenset({"publish", "import"})
 _NOTHING = Documents({}, {})
@@ -55,6 +56,8 @@ def proposed(before: Version | None, documents: Documents, note: Note, rules: Ru
     current = before.documents if before else None
     if note.kind in _WRITTEN_BY_PEOPLE:
         documents = edited(documents, current)
+    if (size := len(documents.as_bytes())) > MAX_SNAPSHOT_BYTES:
+        raise ConfigError(f"all documents together have {size} bytes; {MAX_SNAPSHOT_BYTES} are allowed")
     snapshot = build_snapshot(documents, rules.clock())
     if current is not None and note.kind in _GUARDED:
         check(current, documents, note, rules.limits)

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from redis import Redis
-from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
+from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError, WatchError
 
-from gateway.errors import CentreUnavailable, ConfigError, UnknownVersion
+from gateway.errors import CentreUnavailable, ConfigError, PublishConflict, UnknownVersion
 from gateway.store.centre import Change, Note, Published, Version
 from gateway.store.documents import Documents, documents_from_bytes
 from gateway.store.exported import Exported, check_stored, exported, read_exported
@@ -156,7 +156,8 @@ class RedisCentre:
                 pipe.hincrby(keys.snapshots, change.to_sha, 1)
             pipe.hset(keys.head, mapping={"number": str(number), "sha": taken.head_sha})
             pipe.publish(keys.bell, "")
-            pipe.execute()
+            with _decisive():
+                pipe.execute()
         return proposal.as_published(number, from_sha)
 
 
@@ -168,6 +169,20 @@ def _answering() -> Iterator[None]:
         raise ConfigError(f"Redis refuses: {error}") from error
     except (RedisError, OSError) as error:
         raise CentreUnavailable(f"Redis does not answer: {error}") from error
+
+
+@contextlib.contextmanager
+def _decisive() -> Iterator[None]:
+    """The import is under way: another head means a conflict, and no answer means that it may be made."""
+    try:
+        yield
+    except WatchError as error:
+        raise PublishConflict("somebody published to the namespace meanwhile: look at it first") from error
+    except (ConnectionError, TimeoutError, OSError) as error:
+        raise CentreUnavailable(
+            f"Redis went away during the import ({error}): it is not known whether it was made. "
+            "The history says so when Redis is back, and importing the same again is harmless"
+        ) from error
 
 
 @contextlib.contextmanager

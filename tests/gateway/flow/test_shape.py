@@ -195,7 +195,13 @@ async def test_an_override_replaces_field_by_field(make_turn: MakeTurn) -> None:
 
 @pytest.mark.parametrize(
     "override",
-    [{"adaptive": {"k_max": 2}}, {"gravity_strenght": 1.0}, {"gravity_strength": 99.0}, {"adaptive": 3}],
+    [
+        {"adaptive": {"k_max": 2}},
+        {"gravity_strenght": 1.0},
+        {"gravity_strength": 99.0},
+        {"adaptive": 3},
+        {"gravity": {"plausibel": None}},
+    ],
 )
 async def test_an_override_that_makes_no_task_is_the_clients_mistake(
     make_turn: MakeTurn, override: dict[str, Any]

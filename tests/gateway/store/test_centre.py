@@ -110,6 +110,7 @@ def test_what_is_invalid_is_never_published(centre: ConfigCentre, make_documents
         make_documents(0.5, t={"gravity_strenght": 1}),
         Documents({}, {}),
         make_documents(0.5, t={"task_type": "another"}),
+        make_documents(0.5, t={"description": "x" * 2**22}),
     ):
         with pytest.raises(ConfigError):
             centre.publish(bad, Note("bert", "by force", is_forced=True))
