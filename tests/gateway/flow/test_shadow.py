@@ -125,7 +125,7 @@ def test_the_client_has_its_whole_answer_before_a_shadow_begins(
     answer = ask(gateway, stream=is_streaming)
     assert b"ok" in answer.content
     assert time.monotonic() - started < 10.0, "the shadow never ends, the client's turn does"
-    wait_until(lambda: upstream.num_open == 1)
+    wait_until(lambda: len(upstream.received) == 2)
     assert gateway.deps.shadows.num_running == 1
 
 
@@ -136,7 +136,7 @@ def test_a_shadow_is_left_out_where_no_worker_is_idle_or_enough_run_and_that_is_
     upstream.plays(once, HANGING, once, once)
     gateway = start(upstream.url, max_shadows=1)
     ask(gateway, stream=True)
-    wait_until(lambda: upstream.num_open == 1)
+    wait_until(lambda: len(upstream.received) == 2)
     ask(gateway, stream=True)
     wait_until(lambda: left_out(gateway, "limit") == 1)
     assert gateway.deps.shadows.num_running == 1
@@ -164,7 +164,7 @@ def test_a_shadow_ends_when_the_gateway_begins_to_leave_and_none_is_begun(
     upstream.plays(once, HANGING, once)
     gateway = start(upstream.url)
     ask(gateway, stream=True)
-    wait_until(lambda: upstream.num_open == 1)
+    wait_until(lambda: len(upstream.received) == 2)
     loop = gateway.deps.shadows._running.copy().pop().get_loop()
     loop.call_soon_threadsafe(gateway.deps.drain.begin)
     wait_until(lambda: upstream.num_left == 1 and gateway.deps.drain.num_open == 0)
