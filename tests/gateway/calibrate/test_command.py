@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 import yaml
 from redis import Redis
+from typer.testing import CliRunner
 
 from gateway.calibrate.command import CalibrateOptions, run_calibrate
 from gateway.calibrate.measure import Plan
 from gateway.calibrate.publish import PublishPlan
+from gateway.cli import app
 from gateway.errors import CalibrationError
 from gateway.settings import GatewaySettings
 from gateway.store.centre import Note
@@ -160,3 +162,9 @@ def test_the_command_starts_a_stack_of_its_own(
     assert running.process.wait(120) == 0, running.output
     found = json.loads(file.read_bytes())
     assert (found["task"], found["temperature"], found["num_prompts"]) == ("default", 0.7, 4)
+
+
+def test_publishing_needs_a_reason(prompts: Path) -> None:
+    asked = CliRunner().invoke(app, ["calibrate", "rag_qa", "--prompts", str(prompts), "--publish"])
+    assert isinstance(asked.exception, CalibrationError)
+    assert "--why" in str(asked.exception)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from redis import Redis
+from typer.testing import CliRunner
 
+from gateway.cli import app
 from gateway.diagnose.command import DiagnoseOptions, run_diagnose, run_diagnose_task
 from gateway.errors import TraceError
 from gateway.trace.query import TurnQuery
@@ -155,16 +157,29 @@ def test_a_greedy_answer_that_repeats_itself_is_a_loop(
 
 
 def test_a_tasks_turns_are_counted_together(
-    turns: Mapping[str, str], diagnosed: Diagnosed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    turns: Mapping[str, str],
+    diagnosed: Diagnosed,
+    valkey_url: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run_diagnose_task(TurnQuery(task="rag_qa", limit=100), diagnosed.options) == 1
+    # Others' turns of this task, from before, are not counted.
+    query = TurnQuery(task="rag_qa", since=first_received(valkey_url, turns))
+    assert run_diagnose_task(query, diagnosed.options) == 1
     counted = json.loads((tmp_path / "diagnosis.json").read_bytes())
     by_name = {finding["name"]: finding for finding in counted["findings"]}
-    assert by_name["loop"]["num_turns"] >= 1
-    assert turns["loop"] in by_name["loop"]["worst_turns"]
-    assert by_name["loop"]["share"] == pytest.approx(by_name["loop"]["num_turns"] / counted["num_turns"])
-    assert counted["num_sound"] >= 1
-    assert "over-strong gravity" in capsys.readouterr().out
+    assert (counted["num_turns"], counted["num_sound"], counted["num_unread"]) == (4, 1, 0)
+    for name, turn in (("loop", "loop"), ("broken text", "narrow"), ("over-strong gravity", "strong")):
+        assert (by_name[name]["num_turns"], by_name[name]["share"]) == (1, 0.25)
+        assert by_name[name]["worst_turns"] == [turns[turn]]
+    assert by_name["cut off"]["num_turns"] == 3
+    assert "over-strong gravity: 1 of 4 turns (25%)" in capsys.readouterr().out
+
+
+def first_received(valkey_url: str, turns: Mapping[str, str]) -> float:
+    with Redis.from_url(valkey_url) as redis:
+        records: list[Any] = [redis.get(f"ng:turn:{turn_id}") for turn_id in turns.values()]
+    return min(float(json.loads(record)["received_at"]) for record in records)
 
 
 def test_without_a_worker_the_findings_are_there_without_the_likeliest_tokens(
@@ -216,3 +231,15 @@ def test_a_turn_whose_text_is_not_kept_is_diagnosed_by_its_numbers(
     assert status == 1
     assert names(diagnosis)[0] == "broken text"
     assert "tokens were not kept" in diagnosis["not_shown"]
+
+
+def test_the_command_takes_a_turn_or_a_task(
+    turns: Mapping[str, str], valkey_url: str, worker_server: RunningProcess
+) -> None:
+    urls = ["--redis", valkey_url, "--worker", worker_server.url]
+    healthy = CliRunner().invoke(app, ["diagnose", turns["healthy"], *urls])
+    assert (healthy.exit_code, "nothing found" in healthy.output) == (0, True)
+    task = CliRunner().invoke(app, ["diagnose", "--task", "rag_qa", "--since", "1h", "--limit", "50", *urls])
+    assert (task.exit_code, "sampling: loop: " in task.output) == (1, True)
+    for wrong in (["diagnose"], ["diagnose", turns["healthy"], "--task", "rag_qa"]):
+        assert isinstance(CliRunner().invoke(app, wrong).exception, TraceError)
