@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -209,6 +210,23 @@ async def test_a_gateway_starts_without_redis_and_takes_the_head_over_when_it_is
         await until(lambda: strength(store) == 0.75)
         status = store.status()
         assert (status.last_error, status.is_last_good, status.num_reloads) == (None, False, 1)
+
+
+async def test_a_head_that_moved_while_redis_could_not_be_reached_is_taken_over(
+    fleet: Fleet, start_valkey: StartValkey, until: Until, make_documents: MakeDocuments
+) -> None:
+    running = start_valkey()
+    settings = fleet.settings(running.url)
+    served = open_(settings)
+    open_centre(settings).publish(make_documents(0.75), WHY)
+    running.signal(signal.SIGSTOP)  # connections are taken, and nothing answers
+    async with watched(settings) as store:
+        assert store.snapshot.sha == served.snapshot.sha
+        assert store.status().is_last_good
+        running.signal(signal.SIGCONT)
+        await until(lambda: strength(store) == 0.75)
+        status = store.status()
+        assert (status.number, status.is_last_good, status.last_error) == (2, False, None)
 
 
 async def test_redis_away_is_told_and_forgotten(

@@ -9,10 +9,15 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.errors import ConfigError
+from gateway.store.centre import Note
+from gateway.store.documents import Documents
+from gateway.store.folder_centre import FolderCentre
+from gateway.store.proposal import Rules
 from gateway.store.watch import ConfigStore
 from tests.conftest import WaitUntil
 
@@ -162,6 +167,29 @@ def test_a_file_without_a_change_is_not_read_again(tmp_path: Path) -> None:
     os.utime(tmp_path / "tasks" / "default.yaml")  # touched, with the same content
     store.reload()
     assert store.snapshot is before
+
+
+async def test_a_publish_into_the_folder_is_one_reload(tmp_path: Path, until: Until) -> None:
+    async with watched(write(tmp_path, 1.0)) as store:
+        centre = FolderCentre(tmp_path, Rules())
+        default: dict[str, Any] = {"task_type": "default", "gravity_strength": 1.5}
+        wanted = {"default": default, "other": {"task_type": "other"}}
+        published = await asyncio.to_thread(
+            centre.publish, Documents(wanted, {}), Note("anna", "two files at once")
+        )
+        await until(lambda: store.snapshot.sha == published.sha)
+        status = store.status()
+        assert (status.number, status.num_reloads, status.last_error) == (1, 1, None)
+
+
+def test_versions_beside_the_files_are_no_documents(tmp_path: Path) -> None:
+    store = ConfigStore.open(write(tmp_path, 1.0))
+    before = store.snapshot
+    versions = tmp_path / ".versions" / "tasks"
+    versions.mkdir(parents=True)
+    (versions / "broken.yaml").write_text("task_type: [")
+    store.reload()
+    assert (store.snapshot, store.status().last_error) == (before, None)
 
 
 def test_files_that_are_no_documents_are_left_alone(tmp_path: Path) -> None:
