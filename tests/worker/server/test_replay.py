@@ -194,8 +194,7 @@ def test_a_trace_without_tokens_keeps_everything_else(
         trace = {"turn_id": turn_id, "has_tokens": has_tokens}
         request["vllm_xargs"] = {"gravity": json.dumps(CONTROLS | {"trace": trace})}
         assert client.post("/v1/chat/completions", json=request).status_code == 200
-    for turn_id in turns.values():
-        wait_until(lambda turn_id=turn_id: recorded(valkey_url, turn_id, 0)[1])
+    wait_until(lambda: all(recorded(valkey_url, turn_id, 0)[1] for turn_id in turns.values()))
     told, untold = (recorded(valkey_url, turn_id, 0)[0] for turn_id in turns.values())
     assert [step.token_id for step in untold] == [-1] * 4
     assert -1 not in [step.token_id for step in told]
