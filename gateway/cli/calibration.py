@@ -41,8 +41,8 @@ def calibrate(
     from gateway.calibrate.measure import Plan
     from gateway.calibrate.publish import PublishPlan
     from gateway.configure.publish import login_name
-    from gateway.configure.target import Target
     from gateway.errors import CalibrationError
+    from gateway.stack.target import Target
     from gateway.store.centre import Note
 
     if publish and not (why or "").strip():

@@ -43,7 +43,7 @@ def config_list(
 ) -> None:
     """List the documents in force."""
     from gateway.configure.listing import run_list
-    from gateway.configure.target import Target
+    from gateway.stack.target import Target
 
     raise typer.Exit(run_list(Target(store, config, redis, namespace), _tell(as_json)))
 
@@ -63,7 +63,7 @@ def config_show(
 ) -> None:
     """Show a document: each field in force, and whether it is written here, from default, or the schema's."""
     from gateway.configure.show import ShowOptions, run_show
-    from gateway.configure.target import Target
+    from gateway.stack.target import Target
 
     options = ShowOptions(name, at, written, _tell(as_json))
     raise typer.Exit(run_show(Target(store, config, redis, namespace), options))
@@ -79,8 +79,8 @@ def config_validate(
     as_json: AsJson = False,
 ) -> None:
     """Check a folder, or single files together with what is in force, and say what is wrong where."""
-    from gateway.configure.target import Target
     from gateway.configure.validate import run_validate
+    from gateway.stack.target import Target
 
     raise typer.Exit(run_validate(paths or (), Target(store, config, redis, namespace), _tell(as_json)))
 
@@ -97,7 +97,7 @@ def config_diff(
 ) -> None:
     """Print what differs, field by field, by default the head against the folder; status 1 where it does."""
     from gateway.configure.difference import run_diff
-    from gateway.configure.target import Target
+    from gateway.stack.target import Target
 
     raise typer.Exit(run_diff(Target(store, config, redis, namespace), one, other, _tell(as_json)))
 
@@ -124,7 +124,7 @@ def config_publish(
 ) -> None:
     """Publish a folder as everything, or single files into what is in force; all or nothing."""
     from gateway.configure.publish import PublishOptions, login_name, run_publish
-    from gateway.configure.target import Target
+    from gateway.stack.target import Target
     from gateway.store.centre import Note
 
     options = PublishOptions(
@@ -153,7 +153,7 @@ def config_rollback(
 ) -> None:
     """Publish an old version's content again."""
     from gateway.configure.publish import PublishOptions, login_name, run_rollback
-    from gateway.configure.target import Target
+    from gateway.stack.target import Target
     from gateway.store.centre import Note
 
     options = PublishOptions(
@@ -173,7 +173,7 @@ def config_history(
 ) -> None:
     """List the changes of the head: when, who, from what to what, and why."""
     from gateway.configure.listing import run_history
-    from gateway.configure.target import Target
+    from gateway.stack.target import Target
 
     raise typer.Exit(run_history(Target(store, config, redis, namespace), limit, _tell(as_json)))
 
@@ -188,7 +188,7 @@ def config_status(
 ) -> None:
     """Show the head and what every gateway serves; status 1 where one has drifted or has an error."""
     from gateway.configure.status import run_status
-    from gateway.configure.target import Target
+    from gateway.stack.target import Target
 
     raise typer.Exit(run_status(Target(store, config, redis, namespace), _tell(as_json)))
 
@@ -202,8 +202,8 @@ def config_export(
     namespace: Namespace = None,
 ) -> None:
     """Write head, history and all versions to a file."""
-    from gateway.configure.target import Target
     from gateway.configure.transfer import run_export
+    from gateway.stack.target import Target
 
     raise typer.Exit(run_export(Target(store, config, redis, namespace), file))
 
@@ -221,8 +221,8 @@ def config_import(
 ) -> None:
     """Take over what export wrote; every version is checked against its sha first."""
     from gateway.configure.publish import login_name
-    from gateway.configure.target import Target
     from gateway.configure.transfer import run_import
+    from gateway.stack.target import Target
     from gateway.store.centre import Note
 
     note = Note(who or login_name(), why, "import", force)

@@ -22,8 +22,9 @@ def experiment_list(
     """List the experiments of the configuration in force."""
     from gateway.experiment.listing import run_list
     from gateway.experiment.source import ExperimentSource
+    from gateway.stack.target import Target
 
-    raise typer.Exit(run_list(ExperimentSource(store, config, redis, namespace)))
+    raise typer.Exit(run_list(ExperimentSource(Target(store, config, redis, namespace))))
 
 
 @experiment_app.command("report")
@@ -39,6 +40,7 @@ def experiment_report(
     """Say what an experiment has found: the verdict, then every metric with its interval."""
     from gateway.experiment.report import ReportOptions, run_report
     from gateway.experiment.source import ExperimentSource
+    from gateway.stack.target import Target
 
-    source = ExperimentSource(store, config, redis, namespace)
+    source = ExperimentSource(Target(store, config, redis, namespace))
     raise typer.Exit(run_report(source, ReportOptions(experiment_id, version, json)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.configure.speech import FINE, FOUND, Tell, answered, change_lines
-from gateway.configure.target import Target
+from gateway.stack.target import Target
 from gateway.store.difference import diff
 
 

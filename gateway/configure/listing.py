@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.configure.speech import FINE, Tell, answered, columns, moment_text, value_text
-from gateway.configure.target import Target
+from gateway.stack.target import Target
 from gateway.store.centre import Change
 from gateway.store.overview import Overview, TaskRow, overview
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gateway.configure.sources import Sources, read_sources
 from gateway.configure.speech import FINE, Tell, answered, change_lines, tell_people, version_text
-from gateway.configure.target import Target, head_or_empty
+from gateway.stack.target import Target, head_or_empty
 from gateway.store.amendment import Amendment, amended
 from gateway.store.centre import Note, Published, Version
 

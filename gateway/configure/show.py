@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from gateway.configure.speech import FINE, Tell, answered, columns, tell_people, value_text, version_text
-from gateway.configure.target import Target
 from gateway.errors import CommandError
+from gateway.stack.target import Target
 from gateway.store.backend import Kind
 from gateway.store.centre import Version
 from gateway.store.documents import Documents

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.configure.target import folder_files
 from gateway.errors import CommandError, ConfigError
+from gateway.stack.target import folder_files
 from gateway.store.amendment import kind_of
 from gateway.store.backend import SourceFile
 

@@ -9,9 +9,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from gateway.configure.speech import FINE, FOUND, Tell, age_text, answered, version_text
-from gateway.configure.target import Target
 from gateway.errors import CentreUnavailable
 from gateway.settings import GatewaySettings
+from gateway.stack.target import Target
 from gateway.store.fleet import FleetStatus, ReplicaView, fleet_status
 from gateway.store.replicas import ReplicaBoard, ReplicaStatus
 

@@ -8,8 +8,8 @@ import orjson
 
 from gateway.configure.publish import PublishOptions, report
 from gateway.configure.speech import FINE, answered
-from gateway.configure.target import Target
 from gateway.errors import CommandError, ConfigError
+from gateway.stack.target import Target
 from gateway.store.centre import Note
 
 

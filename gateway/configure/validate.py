@@ -8,8 +8,8 @@ from pathlib import Path
 from gateway.configure.listing import overview_lines
 from gateway.configure.sources import read_sources
 from gateway.configure.speech import FINE, Tell, answered, tell_people
-from gateway.configure.target import Target, head_or_empty
 from gateway.flow.dry_build import dry_build
+from gateway.stack.target import Target, head_or_empty
 from gateway.store.amendment import EMPTY, Amendment, amended
 from gateway.store.centre import Version
 from gateway.store.overview import overview

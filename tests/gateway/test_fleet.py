@@ -18,7 +18,7 @@ from redis import Redis
 
 from gateway.configure.speech import tell_people
 from gateway.configure.status import run_status
-from gateway.configure.target import Target
+from gateway.stack.target import Target
 from gateway.store.keys import ConfigKeys
 from gateway.store.versions import canonical_json, content_sha
 from tests.conftest import WaitUntil

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.configure.target import Target
 from gateway.configure.validate import run_validate
+from gateway.stack.target import Target
 from gateway.store.watch import ConfigStore
 
 CONFIGS = Path(__file__).resolve().parents[3] / "configs"

@@ -34,6 +34,10 @@ class Target:
         """The folder of the documents, whether it is the store or what is published to it."""
         return self.config or config_folder()
 
+    @property
+    def redis_url(self) -> str:
+        return self.redis or redis_to_read()
+
     def settings(self) -> GatewaySettings:
         """Return a gateway's settings. Raises CommandError where they cannot be used."""
         given: dict[str, Any] = {"config_dir": self.folder}
@@ -42,7 +46,7 @@ class Target:
         if self.namespace is not None:
             given["config_namespace"] = self.namespace
         try:
-            return GatewaySettings(**given, redis_url=self.redis or redis_to_read())
+            return GatewaySettings(**given, redis_url=self.redis_url)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             raise CommandError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
