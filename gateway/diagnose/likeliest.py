@@ -10,7 +10,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.errors import ReplayError
-from gateway.lab.diagnose_case import Answer, Case, StepPlace
+from gateway.lab.diagnosis.case import Answer, Case, StepPlace
 from gateway.replay.recorded import RecordedTurn
 
 NUM_TOP = 5

@@ -9,8 +9,8 @@ from redis.asyncio import Redis
 
 from gateway.diagnose.read import case_of
 from gateway.errors import TraceError
-from gateway.lab.diagnose import Pattern, diagnose, patterns
-from gateway.lab.diagnose_case import Finding
+from gateway.lab.diagnosis.case import Finding
+from gateway.lab.diagnosis.diagnose import Pattern, diagnose, patterns
 from gateway.trace.query import TurnQuery, TurnSummaryRow, find_turns
 from gateway.trace.reading import read_record
 from gateway.trace.steps import read_steps

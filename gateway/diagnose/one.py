@@ -10,8 +10,8 @@ from redis.asyncio import Redis
 from gateway.diagnose.likeliest import Likeliest, Shown, likeliest
 from gateway.diagnose.read import case_of, num_choices
 from gateway.errors import ReplayError, TraceError
-from gateway.lab.diagnose import diagnose
-from gateway.lab.diagnose_case import Case, Finding, StepPlace, is_told
+from gateway.lab.diagnosis.case import Case, Finding, StepPlace, is_told
+from gateway.lab.diagnosis.diagnose import diagnose
 from gateway.replay.recorded import read_turn
 from gateway.replay.worker import WorkerPlan, worker_of
 from gateway.trace.reading import read_record

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gateway.errors import TraceError
-from gateway.lab.diagnose_case import Answer, Case, ContextFacts
+from gateway.lab.diagnosis.case import Answer, Case, ContextFacts
 from gateway.store.document import CalibrationSection
 from gateway.store.warnings import DEFAULT_TEMPERATURE
 from gateway.trace.steps import ChoiceSteps

@@ -13,8 +13,8 @@ from rich.text import Text
 from gateway.diagnose.likeliest import Likely, Shown
 from gateway.diagnose.many import TaskDiagnosis
 from gateway.diagnose.one import TurnDiagnosis, telling
-from gateway.lab.diagnose import Pattern
-from gateway.lab.diagnose_case import Finding, SettingChange, StepPlace
+from gateway.lab.diagnosis.case import Finding, SettingChange, StepPlace
+from gateway.lab.diagnosis.diagnose import Pattern
 from worker.protocol import StepRecord
 
 NOTHING = "nothing found"

@@ -154,7 +154,7 @@ class Guardrail(ConfigModel):
 
     metric: MetricName
     better: Better
-    margin: Annotated[float, Field(ge=0.0)] = 0.0
+    margin: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
     """In the metric's own unit. Broken where the whole interval of the difference lies beyond it."""
     action: Literal["report", "stop", "roll_back"] = "stop"
     """stop: the experiment ends. roll_back: its arms' tasks also become what they were before it began."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from gateway.lab.diagnose_case import Case, Finding, SettingChange, is_told, places
+from gateway.lab.diagnosis.case import Case, Finding, SettingChange, is_told, places
 from gateway.lab.repetition import rep_n
 from worker.protocol import StepRecord
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gateway.lab.diagnose_case import Case, Finding, SettingChange, StepPlace, is_told, mean_entropy, places
+from gateway.lab.diagnosis.case import Case, Finding, SettingChange, StepPlace, is_told, mean_entropy, places
 from worker.protocol import StepRecord
 
 STRONG_NATS = 1.0

@@ -10,12 +10,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.lab.diagnose_case import Case, Finding, SettingChange
-from gateway.lab.diagnose_environment import environment_findings
-from gateway.lab.diagnose_framework import framework_findings
-from gateway.lab.diagnose_input import input_findings
-from gateway.lab.diagnose_length import length_findings
-from gateway.lab.diagnose_sampling import sampling_findings
+from gateway.lab.diagnosis.case import Case, Finding, SettingChange
+from gateway.lab.diagnosis.environment import environment_findings
+from gateway.lab.diagnosis.framework import framework_findings
+from gateway.lab.diagnosis.input import input_findings
+from gateway.lab.diagnosis.length import length_findings
+from gateway.lab.diagnosis.sampling import sampling_findings
 
 NUM_EXAMPLES = 3
 

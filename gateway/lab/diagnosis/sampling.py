@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from gateway.lab.diagnose_case import Answer, Case, Finding, SettingChange, StepPlace, mean_entropy, places
-from gateway.lab.diagnose_gravity import strong_gravity
-from gateway.lab.diagnose_loops import loops
+from gateway.lab.diagnosis.case import Answer, Case, Finding, SettingChange, StepPlace, mean_entropy, places
+from gateway.lab.diagnosis.gravity import strong_gravity
+from gateway.lab.diagnosis.loops import loops
 from worker.protocol import AdaptiveControls, StepRecord
 
 STARVED = 4.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.lab.diagnose_case import Answer, Case, Finding, SettingChange, places
+from gateway.lab.diagnosis.case import Answer, Case, Finding, SettingChange, places
 
 
 def length_findings(case: Case) -> Iterator[Finding]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.lab.diagnose import diagnose, patterns
-from gateway.lab.diagnose_case import Answer, Case, ContextFacts, Finding, SettingChange
+from gateway.lab.diagnosis.case import Answer, Case, ContextFacts, Finding, SettingChange
+from gateway.lab.diagnosis.diagnose import diagnose, patterns
 from gateway.store.document import CalibrationSection
 from worker.protocol import AdaptiveControls, DecodeControls, GravityControls, StepRecord, TemperatureControls
 

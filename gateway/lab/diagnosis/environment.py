@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gateway.lab.diagnose_case import Case, Finding, SettingChange
+from gateway.lab.diagnosis.case import Case, Finding, SettingChange
 from gateway.store.document import CalibrationSection
 
 MIN_STEPS = 20

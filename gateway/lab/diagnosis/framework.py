@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.lab.diagnose_case import Case, Finding, SettingChange
+from gateway.lab.diagnosis.case import Case, Finding, SettingChange
 
 MIN_PROMPT_TOKENS = 300
 MIN_SAVING = 0.1

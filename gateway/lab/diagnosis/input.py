@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.lab.diagnose_case import Case, Finding, SettingChange
+from gateway.lab.diagnosis.case import Case, Finding, SettingChange
 
 
 def input_findings(case: Case) -> Iterator[Finding]:
