@@ -114,3 +114,5 @@ def decode_entry(fields: Mapping[bytes, bytes]) -> Entry:
                 raise ValueError(f"an entry of an unknown kind: {other!r}")
     except KeyError as error:
         raise ValueError(f"an entry lacks its field {error}") from error
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"an entry's values are no numbers by name: {error}") from error
