@@ -53,7 +53,7 @@ class _Gathered:
     def add(self, fields: Mapping[bytes, bytes]) -> None:
         try:
             entry = decode_entry(fields)
-        except (ValueError, TypeError, AttributeError):
+        except ValueError:
             self._num_damaged += 1
             return
         match entry:
