@@ -54,7 +54,8 @@ async def _reports(settings: GatewaySettings) -> tuple[ReplicaStatus, ...]:
 
 def status_lines(found: FleetStatus) -> list[str]:
     """The head, its warnings, and each gateway's version, age, last error and warnings."""
-    lines = [f"{found.namespace}: {version_text(found.number, found.sha)}, sha {found.sha}"]
+    number = f"version {found.number}" if found.number else "not published yet"
+    lines = [f"head of {found.namespace}: {number}, sha {found.sha}"]
     lines += [f"  warning: {warning}" for warning in found.warnings]
     if found.problem:
         lines.append(found.problem)

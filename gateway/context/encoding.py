@@ -90,7 +90,9 @@ class EncoderModel:
         """
         import torch
         from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
 
+        logging.disable_progress_bar()  # a fifth of a second needs none
         torch.set_num_threads(num_threads)
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self.dtype = _choose_dtype(precision, self._device)

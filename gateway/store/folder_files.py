@@ -10,7 +10,7 @@ from gateway.errors import ConfigError
 from gateway.store.backend import KINDS, ConfigFolder, Kind, SourceFile
 from gateway.store.documents import Documents
 from gateway.store.editing import read_documents, read_named
-from gateway.store.file_text import file_text
+from gateway.store.file_text import changed_text, file_text
 from gateway.store.proposal import Proposal
 from gateway.store.publish_lock import write_whole
 
@@ -31,8 +31,12 @@ def files_of(proposal: Proposal, files: Sequence[SourceFile]) -> tuple[SourceFil
         taken = {names[f"{kind}/{each}"] for each in old if f"{kind}/{each}" in names and each in new}
         for each, document in new.items():
             name = names.get(f"{kind}/{each}") or _free_name(kind, each, taken | result.keys())
-            is_same = old.get(each) == document
-            content = by_name[name].content if is_same else file_text(kind, name, document)
+            if each not in old:
+                content = file_text(kind, name, document)
+            elif old[each] == document:
+                content = by_name[name].content
+            else:
+                content = changed_text(by_name[name].content, kind, name, document)
             result[name] = SourceFile(kind, name, content)
     written = tuple(result.values())
     if read_documents(written).sha != proposal.sha:
