@@ -77,6 +77,10 @@ class Turn:
     history: tuple[str, ...] = ()
     """The conversation's recent texts before it, oldest first: what an elliptical question is about."""
 
+    caller: str = ""
+    """Id of the key that the request came with; empty where none is asked for."""
+    priority: int = 0
+    """What the caller's key says; the larger is served first, and shed last."""
     shadow_of: str = ""
     """The turn that this one repeats in the control's way; nobody waits for its answer."""
 
