@@ -79,7 +79,7 @@ def start_gateway(valkey_url: str) -> Iterator[StartGateway]:
 
         def start(*workers: str, wait: bool = True, **settings: Any) -> Gateway:
             fields = {"redis_url": valkey_url, **settings}
-            gateway = running.enter_context(_serving(*workers, **fields))
+            gateway = running.enter_context(serving(*workers, **fields))
             if wait:
                 _until(lambda: all(worker.is_reachable for worker in gateway.deps.pool.workers))
             return gateway
@@ -93,7 +93,7 @@ def shared_gateway(valkey_url: str, server_loop: Loop) -> Iterator[Scripted]:
     upstream = Upstream(server_loop, is_native=True)
     upstream.start()
     with (
-        _serving(upstream.url, redis_url=valkey_url, breaker_failures=100) as gateway,
+        serving(upstream.url, redis_url=valkey_url, breaker_failures=100) as gateway,
         httpx.Client(base_url=gateway.url, timeout=60.0) as client,
     ):
         _until(lambda: gateway.deps.pool.has_ready_worker)
@@ -104,7 +104,7 @@ def shared_gateway(valkey_url: str, server_loop: Loop) -> Iterator[Scripted]:
 @pytest.fixture(scope="session")
 def real_gateway(valkey_url: str, worker_server: RunningProcess) -> Iterator[Gateway]:
     """One gateway in front of the session's real worker."""
-    with _serving(worker_server.url, redis_url=valkey_url) as gateway:
+    with serving(worker_server.url, redis_url=valkey_url) as gateway:
         _until(lambda: gateway.deps.pool.has_ready_worker)
         yield gateway
 
@@ -117,7 +117,7 @@ def scripted(shared_gateway: Scripted) -> Scripted:
 
 
 @contextlib.contextmanager
-def _serving(*workers: str, **settings: Any) -> Iterator[Gateway]:
+def serving(*workers: str, **settings: Any) -> Iterator[Gateway]:
     # Here, so that tests of other parts need not load the gateway.
     from gateway.app import create_app
     from gateway.settings import GatewaySettings
