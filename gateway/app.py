@@ -35,6 +35,7 @@ from gateway.outcomes.guardrail import GuardrailWatch, WatchParts, lock_key
 from gateway.outcomes.ledger import Bounds, Ledger
 from gateway.outcomes.relevance import AnswerMeasure
 from gateway.pool.registry import Pool
+from gateway.pool.roster import Roster
 from gateway.settings import GatewaySettings
 from gateway.store.connection import RedisWatch, open_redis
 from gateway.store.opening import open_centre, open_store
@@ -103,6 +104,7 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
         replicas=replicas,
         pruner=Pruner(_encoders(settings, redis, metrics), settings.encoder_timeout_s, selector),
         pool=Pool.open(settings, time.monotonic, own_environment(settings, selector.version)),
+        roster=Roster(redis, settings.config_namespace),
         entropies=TaskEntropies(redis, settings.entropy_weight),
         recorder=Recorder(redis, settings, metrics),
         ledger=ledger,
@@ -172,6 +174,9 @@ def _watches(deps: Deps) -> dict[str, Callable[[], Awaitable[None]]]:
         "watch configuration": deps.config.watch,
         "report configuration": lambda: deps.replicas.watch(deps.config.status, lambda: deps.pool.models),
         "watch workers": deps.pool.watch,
+        "follow registered workers": lambda: deps.roster.watch(
+            deps.pool.follow, deps.settings.probe_interval_s
+        ),
         "watch redis": deps.redis_watch.watch,
         "write records": deps.recorder.watch,
         "write outcomes": deps.ledger.watch,

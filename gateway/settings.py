@@ -39,6 +39,12 @@ class _SecretFiles(PydanticBaseSettingsSource):
         return values
 
 
+def check_worker_url(url: str) -> None:
+    """Raise ValueError where ``url`` cannot be a worker's address, of the settings or registered later."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"a worker's address begins with http:// or https://: {url!r}")
+
+
 class GatewaySettings(BaseSettings):
     """Every variable is ``NG_`` and the field's name in capitals; secrets may come as ``NG_…_FILE``."""
 
@@ -101,6 +107,13 @@ class GatewaySettings(BaseSettings):
     lane_override: LaneOverride = "auto"
     """Who may send X-Gravity-Lane. auto: whoever holds the admin key; without one, the loopback address."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
+    max_url_bytes: Annotated[int, Field(ge=256)] = 8 * 1024
+    max_head_bytes: Annotated[int, Field(ge=1024)] = 32 * 1024
+    """Names and values of a request's headers together."""
+    head_timeout_s: Seconds = 10.0
+    """From a connection's begin, or a later request's first byte, to the end of the headers."""
+    body_timeout_s: Seconds = 120.0
+    """For the whole body, as far as the gateway does not let it wait itself."""
 
     preload_encoder: bool = True
     """Load the encoder while the gateway starts; otherwise the first request with documents waits for it."""
@@ -168,8 +181,7 @@ class GatewaySettings(BaseSettings):
     @classmethod
     def _addresses(cls, workers: tuple[str, ...]) -> tuple[str, ...]:
         for url in workers:
-            if not url.startswith(("http://", "https://")):
-                raise ValueError(f"a worker's address begins with http:// or https://: {url!r}")
+            check_worker_url(url)
         if len(set(workers)) != len(workers):
             raise ValueError("a worker is named twice")
         return workers

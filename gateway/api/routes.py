@@ -26,6 +26,7 @@ from gateway.api.prune import PruneRequest, prune
 from gateway.api.rerank import RerankRequest, rerank
 from gateway.api.schema import ChatRequest, CompletionRequest
 from gateway.api.turns import TURN_PATHS
+from gateway.api.workers import WORKER_PATHS
 from gateway.errors import (
     ContextTooLong,
     EncoderUnavailable,
@@ -100,6 +101,7 @@ PATHS: tuple[Path, ...] = (
     *TURN_PATHS,
     *CONFIG_PATHS,
     *EXPERIMENT_PATHS,
+    *WORKER_PATHS,
     Path("GET", "/livez", livez, "Whether the process runs", response=Alive),
     Path(
         "GET",

@@ -17,6 +17,7 @@ from gateway.outcomes.guardrail import GuardrailWatch
 from gateway.outcomes.ledger import Ledger
 from gateway.outcomes.relevance import AnswerMeasure
 from gateway.pool.registry import Pool
+from gateway.pool.roster import Roster
 from gateway.settings import GatewaySettings
 from gateway.store.centre import ConfigCentre
 from gateway.store.connection import RedisWatch
@@ -38,6 +39,7 @@ class Deps:
     replicas: ReplicaBoard
     pruner: Pruner
     pool: Pool
+    roster: Roster
     entropies: TaskEntropies
     recorder: Recorder
     ledger: Ledger

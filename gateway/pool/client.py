@@ -141,6 +141,10 @@ class WorkerClient:
     async def close(self) -> None:
         await self._session.close()
 
+    @property
+    def is_closed(self) -> bool:
+        return self._session.closed
+
     async def send(self, path: str, body: bytes, *, is_streaming: bool) -> Reply:
         """Send a request and return its answer once the worker says 200.
 

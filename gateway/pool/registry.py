@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from gateway.errors import ModelNotFound, NoWorkers, RequestError
 from gateway.pool.breaker import Breaker
 from gateway.pool.client import Timeouts, WorkerClient
+from gateway.pool.roster import Registration
 from gateway.pool.tokens import TokenCounter, TokenCounts
 from gateway.pool.worker import NOTHING, Worker
 from gateway.settings import GatewaySettings
@@ -31,13 +32,30 @@ class WorkerStatus:
     breaker: str
     models: tuple[str, ...]
     num_in_flight: int
+    is_draining: bool
+    is_registered: bool
+    """At run time, not by NG_WORKERS."""
 
 
 class Pool:
-    """Filter, score, pick. Probes change what a worker is, never how busy it is counted."""
+    """Filter, score, pick. Probes change what a worker is, never how busy it is counted.
 
-    def __init__(self, workers: Sequence[Worker], *, probe_interval_s: float, probe_timeout_s: float) -> None:
-        self.workers = tuple(workers)
+    ``urls`` are the workers that are always there; ``follow`` adds the registered ones and takes them out.
+    """
+
+    def __init__(
+        self,
+        urls: Collection[str],
+        make: Callable[[str], Worker],
+        *,
+        probe_interval_s: float,
+        probe_timeout_s: float,
+    ) -> None:
+        self._make = make
+        self._settled = frozenset(urls)
+        self._leaving: tuple[Worker, ...] = ()
+        self._has_changed = asyncio.Event()
+        self.workers: tuple[Worker, ...] = tuple(self._made(url) for url in urls)
         self._probe_interval_s = probe_interval_s
         self._probe_timeout_s = probe_timeout_s
         self._tokens = TokenCounts()
@@ -60,21 +78,58 @@ class Pool:
             whole_s=settings.request_timeout_s,
         )
         key = settings.worker_api_key.get_secret_value() if settings.worker_api_key else None
-        workers = [
-            Worker(
-                WorkerClient(url, timeouts, key),
-                Breaker(settings.breaker_failures, settings.breaker_cooldown_s, clock),
-                environment,
-            )
-            for url in settings.workers
-        ]
+
+        def make(url: str) -> Worker:
+            breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s, clock)
+            return Worker(WorkerClient(url, timeouts, key), breaker, environment)
+
         return cls(
-            workers, probe_interval_s=settings.probe_interval_s, probe_timeout_s=settings.probe_timeout_s
+            settings.workers,
+            make,
+            probe_interval_s=settings.probe_interval_s,
+            probe_timeout_s=settings.probe_timeout_s,
         )
 
     async def close(self) -> None:
-        for worker in self.workers:
+        for worker in (*self.workers, *self._leaving):
             await worker.client.close()
+
+    def follow(self, registrations: Collection[Registration]) -> None:
+        """Make the pool the workers of the settings and these. One that goes finishes its open turns."""
+        wanted = {entry.url: entry for entry in registrations}
+        known = {worker.name: worker for worker in self.workers}
+        gone = [w for name, w in known.items() if name not in self._settled and name not in wanted]
+        added = [url for url in wanted if url not in known]
+        for worker in self.workers:
+            worker.is_draining = worker.name in wanted and wanted[worker.name].drains
+        if not gone and not added:
+            return
+        stay = [worker for worker in self.workers if worker not in gone]
+        # One that comes back before its open turns have ended keeps its counters.
+        leaving = {worker.name: worker for worker in self._leaving}
+        made = [leaving.get(url) or self._made(url) for url in added]
+        for worker in made:
+            worker.is_draining = wanted[worker.name].drains
+        for worker in gone:
+            worker.is_draining = True
+        self.workers = (*stay, *made)
+        self._leaving = (*(worker for worker in self._leaving if worker not in made), *gone)
+        self._has_changed.set()
+        left = [worker.name for worker in gone]
+        log(logger, logging.INFO, "workers_changed", added=added, gone=left)
+
+    def _made(self, url: str) -> Worker:
+        worker = self._make(url)
+        worker.on_end = self._ended
+        return worker
+
+    def _ended(self) -> None:
+        if self._leaving:
+            self._has_changed.set()
+
+    def is_settled(self, url: str) -> bool:
+        """Whether NG_WORKERS names it."""
+        return url in self._settled
 
     def pick(self, model: str, bucket: int, tried: Collection[Worker] = ()) -> Worker:
         """Return the ready worker with the least cost; of equals, the one that served least.
@@ -116,19 +171,35 @@ class Pool:
                 name=worker.name,
                 level=worker.level,
                 is_ready=worker.is_ready,
-                reason=worker.reason or ("" if worker.breaker.allows else "taken out after failures"),
+                reason=_why_out(worker),
                 breaker=worker.breaker.state,
                 models=tuple(worker.models),
                 num_in_flight=worker.num_in_flight,
+                is_draining=worker.is_draining,
+                is_registered=worker.name not in self._settled,
             )
             for worker in self.workers
         )
 
     async def watch(self) -> None:
         """Probe every worker at the interval, each on its own, until cancelled."""
-        async with asyncio.TaskGroup() as probes:
-            for worker in self.workers:
-                probes.create_task(self._watch(worker), name=f"probe {worker.name}")
+        probes: dict[Worker, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._has_changed.clear()
+                for worker in set(self.workers) - probes.keys():
+                    probes[worker] = group.create_task(self._watch(worker), name=f"probe {worker.name}")
+                for worker in probes.keys() - set(self.workers):
+                    probes.pop(worker).cancel()
+                await self._close_left()
+                await self._has_changed.wait()
+
+    async def _close_left(self) -> None:
+        """Close the sessions to those that have gone and have no open turn any more."""
+        idle = [worker for worker in self._leaving if worker.num_in_flight == 0]
+        self._leaving = tuple(worker for worker in self._leaving if worker not in idle)
+        for worker in idle:
+            await worker.client.close()
 
     async def _watch(self, worker: Worker) -> None:
         while True:
@@ -146,3 +217,11 @@ class Pool:
         if worker.is_reachable != was_reachable:
             event = "worker_ready" if worker.is_reachable else "worker_out"
             log(logger, logging.INFO, event, worker=worker.name, reason=worker.reason)
+
+
+def _why_out(worker: Worker) -> str:
+    if worker.reason:
+        return worker.reason
+    if worker.is_draining:
+        return "draining"
+    return "" if worker.breaker.allows else "taken out after failures"

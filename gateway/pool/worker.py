@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -31,15 +31,19 @@ class Worker:
         self.is_known = False
         """Whether it has ever told its models."""
         self.is_reachable = False
+        self.is_draining = False
+        """It gets no new requests; open ones finish."""
         self.reason = "not asked yet"
         """Why it is not used; empty where it is."""
         self.num_in_flight = 0
         self.num_served = 0
+        self.on_end: Callable[[], None] = _nobody
+        """Called when one of its requests has ended, after it is counted out."""
         self._sum_of_buckets = 0
 
     @property
     def is_ready(self) -> bool:
-        return self.is_reachable and self.breaker.allows
+        return self.is_reachable and not self.is_draining and self.breaker.allows
 
     def cost(self, bucket: int) -> float:
         """Open requests, plus the distance of ``bucket`` to the mean of theirs: like goes to like."""
@@ -85,3 +89,8 @@ class Lease:
         self._worker.num_in_flight -= 1
         self._worker._sum_of_buckets -= self._bucket
         self._worker.breaker.end(verdict, is_trial=self._is_trial)
+        self._worker.on_end()
+
+
+def _nobody() -> None:
+    """Nobody waits for a worker's requests to end."""

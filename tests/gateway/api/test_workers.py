@@ -1,0 +1,117 @@
+"""Workers that come and go while gateways serve, over /admin/workers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from tests.servers.gateway import CHAT, PLAIN, Gateway, StartGateway
+from tests.servers.upstream import Script, StartUpstream, Upstream, whole
+
+WaitUntil = Callable[..., Any]
+OK = Script([whole("ok")], content_type="application/json")
+PATH = "/admin/workers"
+
+
+def ask(gateway: Gateway) -> httpx.Response:
+    return httpx.post(gateway.url + CHAT, json=PLAIN[CHAT], timeout=30.0)
+
+
+def register(gateway: Gateway, worker: Upstream, **more: Any) -> httpx.Response:
+    return httpx.post(gateway.url + PATH, json={"url": worker.url, **more})
+
+
+def names(gateway: Gateway) -> set[str]:
+    return {worker.name for worker in gateway.deps.pool.workers}
+
+
+def test_a_registered_worker_serves_at_every_gateway_and_goes_again(
+    start_upstream: StartUpstream, start_gateway: StartGateway, wait_until: WaitUntil
+) -> None:
+    worker = start_upstream()
+    worker.plays(OK)
+    shared = {"config_namespace": uuid4().hex, "probe_interval_s": 0.1}
+    one, other = start_gateway(**shared), start_gateway(**shared)
+    assert ask(one).status_code == 503
+    listed = register(one, worker, lifetime_s=600)
+    assert listed.status_code == 200, listed.text
+    [entry] = listed.json()["registrations"]
+    assert (entry["url"], entry["registered_by"]) == (worker.url, "loopback")
+    for gateway in (one, other):
+        wait_until(lambda at=gateway: ask(at).status_code == 200)
+    assert httpx.delete(other.url + PATH, params={"url": worker.url}).status_code == 200
+    for gateway in (one, other):
+        wait_until(lambda at=gateway: not names(at))
+        assert ask(gateway).status_code == 503
+    assert httpx.delete(other.url + PATH, params={"url": worker.url}).status_code == 404
+
+
+def test_a_draining_worker_finishes_what_it_has_and_gets_nothing_new(
+    start_upstream: StartUpstream, start_gateway: StartGateway, wait_until: WaitUntil
+) -> None:
+    leaving, staying = start_upstream(), start_upstream()
+    release = threading.Event()
+    leaving.plays(OK)
+    staying.plays(OK)
+    gateway = start_gateway(leaving.url, config_namespace=uuid4().hex, probe_interval_s=0.1)
+    leaving.holds_until(release)
+    answers: list[int] = []
+    asking = threading.Thread(target=lambda: answers.append(ask(gateway).status_code))
+    asking.start()
+    wait_until(lambda: leaving.num_open == 1)
+    assert register(gateway, staying).status_code == 200
+    assert register(gateway, leaving, drains=True).status_code == 200
+    wait_until(lambda: ask(gateway).status_code == 200)
+    shown = {each["name"]: each for each in httpx.get(gateway.url + PATH).json()["data"]}
+    assert (shown[leaving.url]["is_draining"], shown[leaving.url]["num_in_flight"]) == (True, 1)
+    assert shown[leaving.url]["is_registered"] is False
+    assert len(leaving.received) == 1
+    release.set()
+    asking.join(10.0)
+    assert answers == [200]
+    assert httpx.delete(gateway.url + PATH, params={"url": leaving.url}).status_code == 200
+    assert httpx.delete(gateway.url + PATH, params={"url": leaving.url}).status_code == 409
+    wait_until(lambda: gateway.deps.pool.workers[0].is_ready)
+
+
+def test_a_removed_workers_open_turn_finishes_and_its_session_is_closed(
+    start_upstream: StartUpstream, start_gateway: StartGateway, wait_until: WaitUntil
+) -> None:
+    worker = start_upstream()
+    worker.plays(OK)
+    gateway = start_gateway(config_namespace=uuid4().hex, probe_interval_s=0.1)
+    register(gateway, worker)
+    wait_until(lambda: gateway.deps.pool.has_ready_worker)
+    [known] = gateway.deps.pool.workers
+    release = threading.Event()
+    worker.holds_until(release)
+    answers: list[int] = []
+    asking = threading.Thread(target=lambda: answers.append(ask(gateway).status_code))
+    asking.start()
+    wait_until(lambda: worker.num_open == 1)
+    httpx.delete(gateway.url + PATH, params={"url": worker.url})
+    assert not names(gateway)
+    assert not known.client.is_closed
+    release.set()
+    asking.join(10.0)
+    assert answers == [200]
+    wait_until(lambda: known.client.is_closed)
+
+
+def test_what_is_no_address_is_a_400_that_names_it(start_gateway: StartGateway) -> None:
+    gateway = start_gateway()
+    for url in ("ftp://host", "", "x" * 3_000):
+        answer = httpx.post(gateway.url + PATH, json={"url": url})
+        assert (answer.status_code, answer.json()["code"]) == (400, "invalid_value")
+    assert httpx.post(gateway.url + PATH, json={"url": "http://h", "lifetime_s": 0}).status_code == 400
+
+
+def test_the_list_needs_the_admin_key(start_gateway: StartGateway) -> None:
+    gateway = start_gateway(admin_key="the-admin-key")
+    assert httpx.get(gateway.url + PATH).status_code == 401
+    allowed = httpx.get(gateway.url + PATH, headers={"Authorization": "Bearer the-admin-key"})
+    assert allowed.json()["object"] == "list"
