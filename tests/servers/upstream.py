@@ -127,8 +127,8 @@ class Upstream:
         self.environment: dict[str, Any] = {}
         """What its models tell under ``gravity``, where there is something."""
         self.is_ready = True
-        self._hold = threading.Event()
-        self._hold.set()
+        self._released = asyncio.Event()
+        self._released.set()
         self._is_native = is_native
         self._scripts: list[Script] = []
         self._loop = loop
@@ -143,9 +143,13 @@ class Upstream:
         """What it does with the next requests, in order; bytes are the pieces of a plain stream."""
         self._scripts = [s if isinstance(s, Script) else Script([s]) for s in scripts]
 
-    def holds_until(self, release: threading.Event) -> None:
-        """From now on no request is answered before ``release`` is set."""
-        self._hold = release
+    def hold(self) -> None:
+        """Answer no request before ``release``."""
+        self._loop.loop.call_soon_threadsafe(self._released.clear)
+
+    def release(self) -> None:
+        """Answer what is held, and what comes."""
+        self._loop.loop.call_soon_threadsafe(self._released.set)
 
     def forget(self) -> None:
         """Begin to count anew."""
@@ -198,8 +202,7 @@ class Upstream:
         script = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
         self.num_open += 1
         try:
-            while not self._hold.is_set():
-                await asyncio.sleep(0.01)
+            await self._released.wait()
             return await self._play(request, script)
         except (asyncio.CancelledError, ConnectionResetError):
             self.num_left += 1

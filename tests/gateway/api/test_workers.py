@@ -34,7 +34,7 @@ def test_a_registered_worker_serves_at_every_gateway_and_goes_again(
 ) -> None:
     worker = start_upstream()
     worker.plays(OK)
-    shared = {"config_namespace": uuid4().hex, "probe_interval_s": 0.1}
+    shared: dict[str, Any] = {"config_namespace": uuid4().hex, "probe_interval_s": 0.1}
     one, other = start_gateway(**shared), start_gateway(**shared)
     assert ask(one).status_code == 503
     listed = register(one, worker, lifetime_s=600)
@@ -54,11 +54,10 @@ def test_a_draining_worker_finishes_what_it_has_and_gets_nothing_new(
     start_upstream: StartUpstream, start_gateway: StartGateway, wait_until: WaitUntil
 ) -> None:
     leaving, staying = start_upstream(), start_upstream()
-    release = threading.Event()
     leaving.plays(OK)
     staying.plays(OK)
     gateway = start_gateway(leaving.url, config_namespace=uuid4().hex, probe_interval_s=0.1)
-    leaving.holds_until(release)
+    leaving.hold()
     answers: list[int] = []
     asking = threading.Thread(target=lambda: answers.append(ask(gateway).status_code))
     asking.start()
@@ -70,7 +69,7 @@ def test_a_draining_worker_finishes_what_it_has_and_gets_nothing_new(
     assert (shown[leaving.url]["is_draining"], shown[leaving.url]["num_in_flight"]) == (True, 1)
     assert shown[leaving.url]["is_registered"] is False
     assert len(leaving.received) == 1
-    release.set()
+    leaving.release()
     asking.join(10.0)
     assert answers == [200]
     assert httpx.delete(gateway.url + PATH, params={"url": leaving.url}).status_code == 200
@@ -87,8 +86,7 @@ def test_a_removed_workers_open_turn_finishes_and_its_session_is_closed(
     register(gateway, worker)
     wait_until(lambda: gateway.deps.pool.has_ready_worker)
     [known] = gateway.deps.pool.workers
-    release = threading.Event()
-    worker.holds_until(release)
+    worker.hold()
     answers: list[int] = []
     asking = threading.Thread(target=lambda: answers.append(ask(gateway).status_code))
     asking.start()
@@ -96,7 +94,7 @@ def test_a_removed_workers_open_turn_finishes_and_its_session_is_closed(
     httpx.delete(gateway.url + PATH, params={"url": worker.url})
     assert not names(gateway)
     assert not known.client.is_closed
-    release.set()
+    worker.release()
     asking.join(10.0)
     assert answers == [200]
     wait_until(lambda: known.client.is_closed)

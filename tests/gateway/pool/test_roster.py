@@ -48,10 +48,12 @@ async def test_a_lifetime_ends_unless_it_is_begun_anew(redis: Redis, namespace: 
     await roster.register(URL, by="a", lifetime_s=50.0, drains=False)
     await _age(redis, namespace, 40.0)
     [entry] = await roster.read()
-    assert entry.lifetime_left_s is not None and 0 < entry.lifetime_left_s <= 10.0
+    assert entry.lifetime_left_s is not None
+    assert 0 < entry.lifetime_left_s <= 10.0
     await roster.register(URL, by="a", lifetime_s=50.0, drains=False)
     [entry] = await roster.read()
-    assert entry.lifetime_left_s is not None and 40.0 < entry.lifetime_left_s <= 50.0
+    assert entry.lifetime_left_s is not None
+    assert 40.0 < entry.lifetime_left_s <= 50.0
     await _age(redis, namespace, 60.0)
     assert await roster.read() == ()
     assert await redis.exists(roster_key(namespace)) == 0
