@@ -62,8 +62,12 @@ def run_worker() -> None:
 
 @app.command(context_settings=PASS_ON)
 def bench(context: typer.Context) -> None:
-    """Measure the worker: gravity bench decode --json FILE."""
-    _become("worker.bench", *context.args)
+    """Measure: gravity bench decode | gateway --json FILE."""
+    subject, *options = context.args or ["--help"]
+    if subject == "gateway":
+        _become("gateway.bench", *options)
+    else:
+        _become("worker.bench", subject, *options)
 
 
 @app.command()
