@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 TextRetention: TypeAlias = Literal["full", "hashed", "none"]
 ConfigStoreKind: TypeAlias = Literal["files", "redis"]
+Keyless: TypeAlias = Literal["loopback", "anyone", "nobody"]
 LaneOverride: TypeAlias = Literal["auto", "anyone", "admin"]
 
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0)]
@@ -92,8 +93,24 @@ class GatewaySettings(BaseSettings):
     request_timeout_s: Seconds = 600.0
     """A whole answer that is not streamed."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    patience_factor: Annotated[float, Field(ge=0.0, le=1_000.0)] = 3.0
+    """A worker silent for so many times its usual time to begin is raced by another; 0: none ever is."""
+    patience_floor_s: Seconds = 2.0
+    patience_ceiling_s: Seconds = 30.0
+    """Also what a stream gets while nothing is known; never above ``first_token_timeout_s``."""
     breaker_failures: Annotated[int, Field(ge=1, le=100)] = 3
     breaker_cooldown_s: Seconds = 5.0
+
+    opaque_logprobs: bool = True
+    """Ask opaque workers for the likeliest tokens of each step, and estimate H from them."""
+    opaque_vocabulary_size: Annotated[int, Field(ge=2, le=10_000_000)] = 262_144
+    """Taken where nobody says how large an opaque worker's vocabulary is: too large bounds H loosely, too
+    small wrongly."""
+    opaque_vocabulary_sizes: dict[str, Annotated[int, Field(ge=2, le=10_000_000)]] = {}
+    """By model, as a JSON object."""
+    opaque_tokenizers: dict[str, str] = {}
+    """By model, as a JSON object: a folder with a tokenizer.json, or an id in the local Hugging Face cache.
+    Spells a task's words for opaque workers that have no /tokenize."""
 
     admin_key: SecretStr | None = None
     """All of /admin. Without any of the three keys, /admin is for the loopback address only."""
@@ -104,6 +121,15 @@ class GatewaySettings(BaseSettings):
     read_key: SecretStr | None = None
     """GET under /admin alone: what a dashboard gets."""
     read_key_file: str | None = None
+    keys_file: Path | None = None
+    """Keys for clients, hashes only; read beside those that the commands put into Redis."""
+    keyless: Keyless = "loopback"
+    """Who may do without a key while none is configured: whoever is on this machine, anyone (/v1 alone), or
+    nobody."""
+    limit_timeout_s: Seconds = 0.01
+    """How long a request of a limited key waits for Redis before the limits of this gateway alone count."""
+    lease_s: Annotated[float, Field(ge=0.1, le=3_600.0)] = 30.0
+    """How long the turns of a gateway that died still count as open."""
     lane_override: LaneOverride = "auto"
     """Who may send X-Gravity-Lane. auto: whoever holds the admin key; without one, the loopback address."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024

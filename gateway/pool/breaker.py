@@ -60,6 +60,17 @@ class Breaker:
             if self._num_failures >= self._limit:
                 self._opened_at = self._clock()
 
+    def trip(self) -> None:
+        """It was found silent while another answered: out at once, and half-open after the pause.
+
+        One such finding is enough, as every turn that is sent there waits in vain (production-stack#749).
+        """
+        if self.state == "half_open":
+            self._cooldown_s = min(2 * self._cooldown_s, MAX_COOLDOWN_S)
+        elif self._opened_at is not None:
+            return
+        self._opened_at = self._clock()
+
     def _close(self) -> None:
         self._num_failures = 0
         self._cooldown_s = self._base_cooldown_s

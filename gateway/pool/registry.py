@@ -12,6 +12,7 @@ from typing import Any
 from gateway.errors import ModelNotFound, NoWorkers, RequestError
 from gateway.pool.breaker import Breaker
 from gateway.pool.client import Timeouts, WorkerClient
+from gateway.pool.patience import HedgeBudget, PatienceSettings, patience_s
 from gateway.pool.roster import Registration
 from gateway.pool.tokens import TokenCounter, TokenCounts
 from gateway.pool.worker import NOTHING, Worker
@@ -37,6 +38,15 @@ class WorkerStatus:
     """At run time, not by NG_WORKERS."""
 
 
+@dataclass(frozen=True, slots=True)
+class RequestSize:
+    """What a request's time to its beginning depends on."""
+
+    model: str
+    is_streaming: bool
+    num_chars: int
+
+
 class Pool:
     """Filter, score, pick. Probes change what a worker is, never how busy it is counted.
 
@@ -47,11 +57,14 @@ class Pool:
         self,
         urls: Collection[str],
         make: Callable[[str], Worker],
+        patience: PatienceSettings,
         *,
         probe_interval_s: float,
         probe_timeout_s: float,
     ) -> None:
         self._make = make
+        self._patience = patience
+        self.hedges = HedgeBudget()
         self._settled = frozenset(urls)
         self._leaving: tuple[Worker, ...] = ()
         self._has_changed = asyncio.Event()
@@ -86,6 +99,11 @@ class Pool:
         return cls(
             settings.workers,
             make,
+            PatienceSettings(
+                settings.patience_factor,
+                settings.patience_floor_s,
+                min(settings.patience_ceiling_s, settings.first_token_timeout_s),
+            ),
             probe_interval_s=settings.probe_interval_s,
             probe_timeout_s=settings.probe_timeout_s,
         )
@@ -144,6 +162,27 @@ class Pool:
         if not ready:
             raise NoWorkers(retry_after_s=max(1.0, self._probe_interval_s))
         return min(ready, key=lambda worker: (worker.cost(bucket), worker.num_served))
+
+    def patience_s(self, worker: Worker, request: RequestSize, tried: Collection[Worker]) -> float | None:
+        """Return how long ``worker`` may stay silent before another is asked as well.
+
+        None, for as long as it likes, where no other is ready. What is usual of whole answers says nothing
+        before some are known; a stream's first token gets the ceiling until then.
+        """
+        model, is_streaming = request.model, request.is_streaming
+        others = [
+            other
+            for other in self.workers
+            if other is not worker and model in other.models and other.is_ready and other not in tried
+        ]
+        if not others:
+            return None
+        own = worker.begin_times(model, is_streaming=is_streaming)
+        theirs = (other.begin_times(model, is_streaming=is_streaming) for other in others)
+        known_s = patience_s(self._patience, own, theirs, request.num_chars)
+        if known_s is None and is_streaming and self._patience.factor:
+            return self._patience.ceiling_s
+        return known_s
 
     def token_counter(self, model: str) -> TokenCounter:
         """Return the counter of tokens as ``model`` counts them; an estimate where no ready worker can."""

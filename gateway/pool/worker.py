@@ -9,6 +9,7 @@ from typing import Any
 from gateway.errors import RequestError
 from gateway.pool.breaker import Breaker, Verdict
 from gateway.pool.client import Capabilities, Level, WorkerClient
+from gateway.pool.patience import BeginTimes
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 AFFINITY = 0.5
@@ -26,6 +27,7 @@ class Worker:
         self.breaker = breaker
         self.level: Level = "opaque"
         self.models: Mapping[str, int | None] = MappingProxyType({})
+        self.vocabulary_sizes: Mapping[str, int] = MappingProxyType({})
         self.environment: Mapping[str, Any] = MappingProxyType({"gateway": gateway_environment})
         """What a turn runs on here: ``{"gateway": …, "worker": …}``, one mapping that all its turns share."""
         self.is_known = False
@@ -37,6 +39,9 @@ class Worker:
         """Why it is not used; empty where it is."""
         self.num_in_flight = 0
         self.num_served = 0
+        self.num_begun = 0
+        """Answers that have begun: its signs of life."""
+        self._begin_times: dict[tuple[str, bool], BeginTimes] = {}
         self.on_end: Callable[[], None] = _nobody
         """Called when one of its requests has ended, after it is counted out."""
         self._sum_of_buckets = 0
@@ -56,6 +61,9 @@ class Worker:
         """A probe succeeded."""
         self.level = capabilities.level
         self.models = capabilities.models
+        for kind in [kind for kind in self._begin_times if kind[0] not in self.models]:
+            del self._begin_times[kind]
+        self.vocabulary_sizes = capabilities.vocabulary_sizes
         if capabilities.environment != self.environment.get("worker"):
             known = {**self.environment, "worker": capabilities.environment}
             self.environment = MappingProxyType(known)
@@ -67,6 +75,10 @@ class Worker:
         """A probe failed, or no connection could be made: out, until a probe succeeds."""
         self.is_reachable = False
         self.reason = error.message
+
+    def begin_times(self, model: str, *, is_streaming: bool) -> BeginTimes:
+        """What answers of one kind took to begin here; of one that is not streamed, the whole of it."""
+        return self._begin_times.setdefault((model, is_streaming), BeginTimes())
 
     def take(self, bucket: int) -> Lease:
         """Count a request in."""
@@ -80,12 +92,16 @@ class Lease:
         self._worker = worker
         self._bucket = bucket
         self._is_trial = worker.breaker.begin()
+        self._has_ended = False
         worker.num_in_flight += 1
         worker.num_served += 1
         worker._sum_of_buckets += bucket
 
     def end(self, verdict: Verdict) -> None:
-        """Count the request out and tell the breaker how it went."""
+        """Count the request out and tell the breaker how it went. Once; later calls do nothing."""
+        if self._has_ended:
+            return
+        self._has_ended = True
         self._worker.num_in_flight -= 1
         self._worker._sum_of_buckets -= self._bucket
         self._worker.breaker.end(verdict, is_trial=self._is_trial)

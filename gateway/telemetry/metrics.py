@@ -90,6 +90,18 @@ class Metrics:
             "Turns sent to another worker because one failed before its first byte",
             registry=registry,
         )
+        self.hedges = Counter(
+            "gravity_dispatch_hedges",
+            "Turns sent to a second worker while the first was silent, by which began: first, second, neither",
+            ("began",),
+            registry=registry,
+        )
+        self.silent_workers = Counter(
+            "gravity_worker_silences",
+            "Times that a worker was taken out because it was silent while another answered",
+            ("worker",),
+            registry=registry,
+        )
         self.records_not_written = Counter(
             "gravity_records_not_written",
             "Turn records lost because Redis was away or too slow",
@@ -102,6 +114,26 @@ class Metrics:
         )
         self.records_waiting = Gauge(
             "gravity_records_waiting", "Turn records that wait to be written", registry=registry
+        )
+        self.estimates_waiting = Gauge(
+            "gravity_estimated_batches_waiting",
+            "Batches of steps at opaque workers that wait to be written",
+            registry=registry,
+        )
+        self.estimate_failures = Counter(
+            "gravity_estimated_batch_write_failures",
+            "Attempts to write steps at opaque workers that Redis did not take",
+            registry=registry,
+        )
+        self.estimates_not_written = Counter(
+            "gravity_estimated_batches_not_written",
+            "Batches of steps at opaque workers, and ends of choices, lost because Redis was away or too slow",
+            registry=registry,
+        )
+        self.estimated_steps_lost = Counter(
+            "gravity_estimated_steps_lost",
+            "Steps at opaque workers lost because Redis was away or too slow",
+            registry=registry,
         )
         self.outcomes_not_written = Counter(
             "gravity_outcomes_not_written",
@@ -181,6 +213,18 @@ class Metrics:
         self.config_last_reload_successful = Gauge(
             "gravity_config_last_reload_successful",
             "1 where what the configuration's store has now is what serves, else 0",
+            registry=registry,
+        )
+        self.key_refusals = Counter(
+            "gravity_key_refusals",
+            "Requests refused by keys: keyless (from elsewhere while no key is configured), invalid, scope, "
+            "task, model, or a limit: requests, tokens, turns",
+            ("reason",),
+            registry=registry,
+        )
+        self.limits_from_memory = Counter(
+            "gravity_limits_from_memory",
+            "Checks of a key's limits that hold for this gateway alone: Redis was away or too slow",
             registry=registry,
         )
         self.worker_ready = Gauge(

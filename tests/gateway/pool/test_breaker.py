@@ -102,3 +102,18 @@ def test_a_request_from_before_it_opened_does_not_open_it_further(breaker: Break
     breaker.end("failure", is_trial=early)
     clock.now_s += 0.1
     assert breaker.allows
+
+
+def test_one_silence_opens_it_and_a_silent_trial_doubles_the_pause(breaker: Breaker, clock: Clock) -> None:
+    breaker.trip()
+    breaker.trip()  # a second turn that waited there says nothing new
+    assert (breaker.state, breaker.allows) == ("open", False)
+    clock.now_s += 5.0
+    assert (breaker.state, breaker.allows) == ("half_open", True)
+    breaker.end("neutral", is_trial=breaker.begin())
+    breaker.trip()
+    clock.now_s += 9.9
+    assert breaker.state == "open"
+    clock.now_s += 0.2
+    breaker.end("success", is_trial=breaker.begin())
+    assert breaker.state == "closed"
