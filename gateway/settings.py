@@ -93,6 +93,8 @@ class GatewaySettings(BaseSettings):
     request_timeout_s: Seconds = 600.0
     """A whole answer that is not streamed."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    affinity_chars: Annotated[int, Field(ge=0, le=1_000_000)] = 1_024
+    """Prompts alike in so many first characters prefer one worker, whose cache has them; 0: none does."""
     patience_factor: Annotated[float, Field(ge=0.0, le=1_000.0)] = 3.0
     """A worker silent for so many times its usual time to begin is raced by another; 0: none ever is."""
     patience_floor_s: Seconds = 2.0

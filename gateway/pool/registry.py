@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from gateway.errors import ModelNotFound, NoWorkers, RequestError
+from gateway.pool.affinity import discounted, preferred
 from gateway.pool.breaker import Breaker
 from gateway.pool.client import Timeouts, WorkerClient
 from gateway.pool.patience import HedgeBudget, PatienceSettings, patience_s
@@ -149,8 +150,13 @@ class Pool:
         """Whether NG_WORKERS names it."""
         return url in self._settled
 
-    def pick(self, model: str, bucket: int, tried: Collection[Worker] = ()) -> Worker:
+    def pick(
+        self, model: str, bucket: int, tried: Collection[Worker] = (), affinity: int | None = None
+    ) -> Worker:
         """Return the ready worker with the least cost; of equals, the one that served least.
+
+        Where prompts like this one have been (``affinity``, see affinity.py) it costs less; no busy worker
+        is taken for it while another is idle.
 
         Raises ModelNotFound where every worker is known and none has the model, NoWorkers where none of
         those that may have it is ready (llm-d-router#1735: 503, not 429).
@@ -161,7 +167,17 @@ class Pool:
         ready = [worker for worker in able if worker.is_ready and worker not in tried]
         if not ready:
             raise NoWorkers(retry_after_s=max(1.0, self._probe_interval_s))
-        return min(ready, key=lambda worker: (worker.cost(bucket), worker.num_served))
+        if len(ready) == 1:
+            return ready[0]
+        warm = None if affinity is None else preferred(ready, affinity)
+        if warm is not None and warm.num_in_flight == 0:
+            return warm
+
+        def cost(worker: Worker) -> tuple[float, int]:
+            plain = worker.cost(bucket)
+            return discounted(plain) if worker is warm else plain, worker.num_served
+
+        return min(ready, key=cost)
 
     def patience_s(self, worker: Worker, request: RequestSize, tried: Collection[Worker]) -> float | None:
         """Return how long ``worker`` may stay silent before another is asked as well.

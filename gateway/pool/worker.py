@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +24,7 @@ class Worker:
         self, client: WorkerClient, breaker: Breaker, gateway_environment: Mapping[str, Any] = NOTHING
     ) -> None:
         self.name = client.url
+        self.name_hash = int.from_bytes(blake2b(client.url.encode(), digest_size=8).digest())
         self.client = client
         self.breaker = breaker
         self.level: Level = "opaque"
