@@ -1,4 +1,4 @@
-"""``gravity up | demo | gateway | worker | bench | example``."""
+"""``gravity up | demo | gateway | worker | bench | example | chaos``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from gateway.cli.root import ConfigFolder, app
+from gateway.cli.root import ConfigFolder, JsonFile, app, group
 from gateway.stack.ports import GATEWAY_PORT, VALKEY_PORT, WORKER_PORT
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -81,6 +81,20 @@ def example(
     from gateway.examples.command import ExampleOptions, run_example
 
     raise typer.Exit(run_example(ExampleOptions(name, worker, redis, seed)))
+
+
+chaos = group("chaos", "Break a stack of one's own under load, and judge what came of it.")
+
+
+@chaos.command()
+def cancelling(
+    times: Annotated[int, typer.Option(min=1, help="How often in each phase.")] = 200,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure how soon a worker is rid of a turn whose client has left; 1 where one takes over 50 ms."""
+    from gateway.chaos.cancelling import run_cancelling
+
+    raise typer.Exit(run_cancelling(times, json_file))
 
 
 def _become(module: str, *arguments: str) -> None:
