@@ -28,12 +28,16 @@ from gateway.flow.drain import Drain
 from gateway.flow.dry_build import dry_build
 from gateway.flow.environment import own_environment
 from gateway.flow.pipeline import serve
+from gateway.flow.lean import Lean
+from gateway.flow.opaque import OpaqueServers
 from gateway.flow.record import Recorder
 from gateway.flow.shadow import Shadows
+from gateway.flow.step_log import StepLog
 from gateway.outcomes.feedback import FeedbackBook
 from gateway.outcomes.guardrail import GuardrailWatch, WatchParts, lock_key
 from gateway.outcomes.ledger import Bounds, Ledger
 from gateway.outcomes.relevance import AnswerMeasure
+from gateway.pool.pieces import WordPieces
 from gateway.pool.registry import Pool
 from gateway.pool.roster import Roster
 from gateway.settings import GatewaySettings
@@ -77,6 +81,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             await deps.pruner.aclose()
             await deps.ledger.close()
             await deps.recorder.close()
+            await deps.step_log.close()
             await deps.pool.close()
             await deps.redis.aclose()
 
@@ -95,6 +100,7 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
     ledger = Ledger(redis, uuid.uuid4().hex, bounds, metrics)
     selector = Selector.load(settings.selector)
     config = _observed(open_store(settings, redis, time.time, dry_build), metrics)
+    step_log = StepLog(redis, settings, metrics, time.time)
     centre, replicas = open_centre(settings, dry_build), ReplicaBoard(redis, settings)
     watch_parts = WatchParts(redis, lambda: open_redis(settings), centre, lambda: config.snapshot, metrics)
     return Deps(
@@ -103,6 +109,10 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
         centre=centre,
         replicas=replicas,
         pruner=Pruner(_encoders(settings, redis, metrics), settings.encoder_timeout_s, selector),
+        opaque=OpaqueServers(
+            settings, Lean(WordPieces(settings.opaque_tokenizers, time.monotonic)), step_log, time.monotonic
+        ),
+        step_log=step_log,
         pool=Pool.open(settings, time.monotonic, own_environment(settings, selector.version)),
         roster=Roster(redis, settings.config_namespace),
         entropies=TaskEntropies(redis, settings.entropy_weight),
@@ -180,6 +190,7 @@ def _watches(deps: Deps) -> dict[str, Callable[[], Awaitable[None]]]:
         "watch redis": deps.redis_watch.watch,
         "write records": deps.recorder.watch,
         "write outcomes": deps.ledger.watch,
+        "write estimated steps": deps.step_log.watch,
         "measure answers": deps.answers.watch,
         "watch guardrails": deps.guardrails.watch,
         "share entropies": lambda: deps.entropies.watch(lambda: deps.config.snapshot.tasks.keys()),

@@ -233,9 +233,13 @@ class StepRecord:
     accepted_draft: int
     engine_step: int
     batch_size: int
+    entropy_half_width_nats: float = 0.0
+    """H is measured where this is 0, else estimated: between ``entropy_nats`` minus and plus this."""
 
 
 _TYPECODES = {int: "i", float: "f"}
+_LATER_COLUMNS = frozenset({"entropy_half_width_nats"})
+"""Traces from before these were written lack them; all zero then."""
 STEP_COLUMNS: Mapping[str, str] = {
     name: _TYPECODES[kind] for name, kind in get_type_hints(StepRecord).items() if kind in _TYPECODES
 }
@@ -262,7 +266,8 @@ def unpack_steps(entry: Mapping[bytes, bytes]) -> tuple[int, int, list[StepRecor
     columns: list[Sequence[float]] = []
     for name, typecode in STEP_COLUMNS.items():
         column = array(typecode)
-        column.frombytes(entry.get(name.encode(), b""))
+        missing = bytes(column.itemsize * num_steps) if name in _LATER_COLUMNS else b""
+        column.frombytes(entry.get(name.encode(), missing))
         if sys.byteorder == "big":
             column.byteswap()
         if len(column) != num_steps:

@@ -96,6 +96,8 @@ class Chunks:
         if self._tally.has_finished(index):
             return None
         choice["index"] = index
+        if self._tally.estimate is not None:
+            self._tally.estimate.take(choice)
         text = self._delta(choice, index) if self._is_chat else choice.get("text")
         self._seen.add(index)
         if isinstance(text, str) and text:

@@ -10,8 +10,10 @@ from redis.asyncio import Redis
 from gateway.context.pruner import Pruner
 from gateway.flow.bucket import TaskEntropies
 from gateway.flow.drain import Drain
+from gateway.flow.opaque import OpaqueServers
 from gateway.flow.record import Recorder
 from gateway.flow.shadow import Shadows
+from gateway.flow.step_log import StepLog
 from gateway.outcomes.feedback import FeedbackBook
 from gateway.outcomes.guardrail import GuardrailWatch
 from gateway.outcomes.ledger import Ledger
@@ -39,6 +41,9 @@ class Deps:
     replicas: ReplicaBoard
     pruner: Pruner
     pool: Pool
+    opaque: OpaqueServers
+    step_log: StepLog
+    """Estimated steps on their way to Redis."""
     roster: Roster
     entropies: TaskEntropies
     recorder: Recorder

@@ -6,6 +6,7 @@ has gone to the client nothing is ever sent twice (NuGuard#455), because this st
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from gateway.errors import (
     QueueFull,
     RequestError,
     UpstreamError,
+    UpstreamRejected,
     UpstreamTimeout,
     WorkerUnreachable,
 )
@@ -48,14 +50,19 @@ async def dispatch(turn: Turn, deps: Deps, tally: Tally) -> AsyncIterator[tuple[
     """
     turn, reply, lease = await _find(turn, deps, tally)
     verdict: Verdict = "neutral"
+    ended = "error"
     try:
         yield turn, reply
-        verdict = "success"
+        verdict, ended = "success", "stop"
         await reply.settle()
     except RequestError as error:
         verdict = verdict_of(error)
         raise
+    except asyncio.CancelledError:
+        ended = "cancelled" if ended == "error" else ended
+        raise
     finally:
+        tally.end_estimate(ended)
         reply.close()
         lease.end(verdict)
 
@@ -91,7 +98,7 @@ async def _find(turn: Turn, deps: Deps, tally: Tally) -> tuple[Turn, Reply, Leas
             upstream_body=body_for(turn, worker),
         )
         try:
-            reply, lease = await _attempt(sent, worker)
+            sent, reply, lease = await _begun(sent, worker, deps, tally)
         except RequestError as error:
             log(logger, logging.WARNING, "worker_refused", worker=worker.name, code=error.code, turn=turn.id)
             if not is_worth_retrying(error):
@@ -103,6 +110,27 @@ async def _find(turn: Turn, deps: Deps, tally: Tally) -> tuple[Turn, Reply, Leas
     if failure is None or isinstance(failure, WorkerUnreachable):
         raise NoWorkers(retry_after_s=RETRY_AFTER_S) from failure
     raise failure
+
+
+async def _begun(turn: Turn, worker: Worker, deps: Deps, tally: Tally) -> tuple[Turn, Reply, Lease]:
+    """Send the turn. What an opaque worker refuses of our own additions is left out at once (opaque.py)."""
+    if worker.level == "native":
+        return turn, *await _attempt(turn, worker)
+    first = additions = await deps.opaque.additions(turn, worker)
+    while True:
+        sent = additions.laid_over(turn)
+        try:
+            reply, lease = await _attempt(sent, worker)
+        except UpstreamRejected as error:
+            fewer = additions.fewer(error)
+            if fewer is None:
+                raise
+            additions = fewer
+            continue
+        if additions.is_reduced:
+            deps.opaque.remember(turn, worker, additions, first)
+        tally.estimate = deps.opaque.estimate(sent, worker)
+        return sent, reply, lease
 
 
 async def _attempt(turn: Turn, worker: Worker) -> tuple[Reply, Lease]:

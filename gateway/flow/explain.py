@@ -30,8 +30,14 @@ def opening(turn: Turn) -> dict[str, Any]:
 
 
 def closing(outcome: Outcome) -> dict[str, Any]:
-    """What the worker measured. Null where it measures nothing (an opaque worker)."""
-    return {
+    """What the worker measured, or what was estimated of it. Null where it shows nothing."""
+    estimated = {
+        "is_estimated": True,
+        "mean_entropy_half_width_nats": outcome.mean_entropy_half_width_nats,
+        "mean_gravity_half_width": outcome.mean_gravity_half_width,
+        "entropic_time_half_width_nats": outcome.entropic_time_half_width_nats,
+    }
+    return (estimated if outcome.is_estimated else {}) | {
         "mean_entropy_nats": outcome.mean_entropy_nats,
         "mean_gravity": outcome.mean_gravity,
         "entropic_time_nats": outcome.entropic_time_nats,

@@ -71,6 +71,8 @@ def _take_choice(choice: Any, position: int, tally: Tally) -> None:
         raise UpstreamError("The worker's answer has a choice that is none.")
     choice.setdefault("index", position)
     index = position
+    if tally.estimate is not None:
+        tally.estimate.take(choice)
     message = choice.get("message")
     text = message.get("content") if isinstance(message, dict) else choice.get("text")
     if isinstance(text, str):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from pydantic import ValidationError
 
 from gateway.errors import RequestError
+from gateway.flow.estimate import Figures, TurnEstimate
 from gateway.flow.turn import Outcome
 from worker.protocol import TurnSummary
 
@@ -31,6 +33,8 @@ class Tally:
         self._is_complete = False
         self.worker = ""
         self.num_attempts = 0
+        self.estimate: TurnEstimate | None = None
+        """What reads the answer's log-probabilities, where an opaque worker shows them."""
 
     @property
     def num_finished(self) -> int:
@@ -71,6 +75,11 @@ class Tally:
             except ValidationError:
                 return
 
+    def end_estimate(self, otherwise: str) -> None:
+        """The answer is over; choices without a finish ended ``otherwise``."""
+        if self.estimate is not None:
+            self.estimate.end(self._finish_reasons, otherwise)
+
     def fail(self, error: RequestError) -> None:
         self._status, self._error_code = "error", error.code
 
@@ -84,6 +93,9 @@ class Tally:
 
     def outcome(self) -> Outcome:
         """All of it as of now. Of several choices: a mean over their steps, or of their sums over steps."""
+        figures = self._estimated()
+        if figures:
+            self._summaries = {choice: each.summary for choice, each in figures.items()}
         return Outcome(
             status=self._status,
             finish_reasons=tuple(reason for _, reason in sorted(self._finish_reasons.items())),
@@ -97,14 +109,32 @@ class Tally:
             entropic_time_nats=self._mean("entropic_time_nats", by_step=False),
             net_drop_nats=self._mean("net_drop_nats", by_step=False),
             envelope_nats=self._mean("envelope_nats", by_step=False),
+            is_estimated=bool(figures),
+            **_half_widths(list(figures.values())),
             seed=next((s.seed for s in self._summaries.values() if s.seed is not None), None),
             text="".join(self._text),
         )
+
+    def _estimated(self) -> Mapping[int, Figures]:
+        return {} if self.estimate is None else self.estimate.figures()
 
     def _mean(self, name: str, *, by_step: bool) -> float | None:
         weighted = [(s.num_steps if by_step else 1, getattr(s, name)) for s in self._summaries.values()]
         total = sum(weight for weight, _ in weighted)
         return sum(weight * value for weight, value in weighted) / total if total else None
+
+
+def _half_widths(figures: Sequence[Figures]) -> dict[str, float]:
+    """Return the half-widths of an outcome's means; empty where nothing is estimated."""
+    num_steps = sum(each.summary.num_steps for each in figures)
+    if not num_steps:
+        return {}
+    weighted = [(each.summary.num_steps / num_steps, each) for each in figures]
+    return {
+        "mean_entropy_half_width_nats": sum(w * each.entropy_half_width_nats for w, each in weighted),
+        "mean_gravity_half_width": sum(w * each.gravity_half_width for w, each in weighted),
+        "entropic_time_half_width_nats": fmean(each.entropic_time_half_width_nats for each in figures),
+    }
 
 
 def _count(value: object) -> int:

@@ -47,6 +47,11 @@ class Outcome:
     """tau, with the net drop and the envelope beside it."""
     net_drop_nats: float | None = None
     envelope_nats: float | None = None
+    is_estimated: bool = False
+    """Whether the entropies are estimates from an opaque worker's log-probabilities, with half-widths."""
+    mean_entropy_half_width_nats: float | None = None
+    mean_gravity_half_width: float | None = None
+    entropic_time_half_width_nats: float | None = None
     seed: int | None = None
     """The seed in force, as the worker reports it: the request's, or the one that the worker drew."""
     text: str = ""

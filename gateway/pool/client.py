@@ -54,6 +54,8 @@ class Capabilities:
 
     level: Level
     models: Mapping[str, int | None]
+    vocabulary_sizes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """By model, where the server tells (llama.cpp does)."""
     environment: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """What it computes with: a native worker's own words, of others what their headers and models show."""
 
@@ -172,6 +174,24 @@ class WorkerClient:
             raise UpstreamError("The worker's /tokenize answered with what is no count.")
         return counts
 
+    async def token_ids(self, model: str, text: str, *, has_special: bool, timeout_s: float) -> list[int]:
+        """Return the ids of ``text``, special tokens around it or not, by the worker's own tokenizer.
+
+        One request in vLLM's words, which are our workers' too, and llama.cpp's. Raises UpstreamError where
+        there is no such tokenizer, UpstreamTimeout.
+        """
+        said = {
+            "prompt": text,
+            "add_special_tokens": has_special,
+            "content": text,
+            "add_special": has_special,
+        }
+        tokens = (await self._ask("/tokenize", timeout_s, {"model": model, **said})).get("tokens")
+        is_list = isinstance(tokens, list) and all(type(token) is int for token in tokens)
+        if not is_list or (text and not tokens):
+            raise UpstreamError("The worker's /tokenize did not answer with token ids.")
+        return list(tokens or ())
+
     async def capabilities(self, *, timeout_s: float) -> Capabilities:
         """Ask the worker what it is and whether it is ready. Raises UpstreamError where it is not."""
         with _translated():
@@ -182,8 +202,10 @@ class WorkerClient:
         models = _models(answer)
         if is_native:
             await self._ask("/readyz", timeout_s)
-            return Capabilities("native", models, {"level": "native", **_told_environment(answer)})
-        return Capabilities("opaque", models, {"level": "opaque", **_seen_environment(answer, server)})
+            told = {"level": "native", **_told_environment(answer)}
+            return Capabilities("native", models, environment=told)
+        seen = {"level": "opaque", **_seen_environment(answer, server)}
+        return Capabilities("opaque", models, _vocabulary_sizes(answer), seen)
 
     async def _post(self, path: str, body: bytes) -> aiohttp.ClientResponse:
         data: bytes | io.BytesIO = body if len(body) < LARGE_BYTES else io.BytesIO(body)
@@ -256,6 +278,16 @@ def _models(answer: Mapping[str, Any]) -> dict[str, int | None]:
         for entry in entries
         if isinstance(entry, dict) and isinstance(entry.get("id"), str)
     }
+
+
+def _vocabulary_sizes(answer: Mapping[str, Any]) -> dict[str, int]:
+    sizes = {}
+    for entry in answer["data"]:
+        meta = entry.get("meta") if isinstance(entry, dict) else None
+        size = meta.get("n_vocab") if isinstance(meta, dict) else None
+        if type(size) is int and size > 1 and isinstance(entry.get("id"), str):
+            sizes[entry["id"]] = size
+    return sizes
 
 
 def _told_environment(answer: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -40,17 +40,23 @@ class Worker:
         self.reason = "not asked yet"
         """Why it is not used; empty where it is."""
         self.num_in_flight = 0
+        self.concurrency = 0
+        """The most requests of this gateway that it gets at once; 0 for any number."""
         self.num_served = 0
         self.num_begun = 0
         """Answers that have begun: its signs of life."""
         self._begin_times: dict[tuple[str, bool], BeginTimes] = {}
-        self.on_end: Callable[[], None] = _nobody
+        self.on_end: Callable[[], None] = nobody
         """Called when one of its requests has ended, after it is counted out."""
         self._sum_of_buckets = 0
 
     @property
     def is_ready(self) -> bool:
         return self.is_reachable and not self.is_draining and self.breaker.allows
+
+    @property
+    def has_room(self) -> bool:
+        return self.concurrency == 0 or self.num_in_flight < self.concurrency
 
     def cost(self, bucket: int) -> float:
         """Open requests, plus the distance of ``bucket`` to the mean of theirs: like goes to like."""
@@ -110,5 +116,5 @@ class Lease:
         self._worker.on_end()
 
 
-def _nobody() -> None:
+def nobody() -> None:
     """Nobody waits for a worker's requests to end."""

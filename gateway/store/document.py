@@ -109,6 +109,15 @@ class BucketSection(ConfigModel):
         return self
 
 
+class OpaqueSection(ConfigModel):
+    """What is asked of workers that know no controls, beside what the client asked for."""
+
+    logprobs: bool = True
+    """The likeliest tokens of each step, from which H is estimated."""
+    logit_bias: bool = True
+    """The words of gravity, as a bias that neither decays nor spares the implausible."""
+
+
 class TaskDocument(ConfigModel):
     """One task: ``configs/tasks/NAME.yaml``. The first five fields are the seed's own words.
 
@@ -129,6 +138,7 @@ class TaskDocument(ConfigModel):
     sampling: SamplingSection = SamplingSection()
     calibration: CalibrationSection | None = None
     buckets: BucketSection = BucketSection()
+    opaque: OpaqueSection = OpaqueSection()
 
 
 MetricName = Annotated[str, Field(pattern=r"^(feedback:)?[a-z][a-z0-9_]{0,63}$")]

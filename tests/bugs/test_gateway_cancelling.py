@@ -20,6 +20,12 @@ STOP_S = 0.5
 """How soon a worker must be rid of a request whose client has left."""
 
 
+@pytest.fixture
+def scripted(scripted_at_each_level: Scripted) -> Scripted:
+    """Every report is tried with a native worker and with a foreign one."""
+    return scripted_at_each_level
+
+
 def leave_after(scripted: Scripted, seconds: float, **body: Any) -> None:
     with pytest.raises(httpx.ReadTimeout):
         scripted.client.post(CHAT, json=PLAIN[CHAT] | body, timeout=seconds)

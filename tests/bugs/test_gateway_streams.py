@@ -24,6 +24,12 @@ USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 JSON = "application/json"
 
 
+@pytest.fixture
+def scripted(scripted_at_each_level: Scripted) -> Scripted:
+    """Every report is tried with a native worker and with a foreign one."""
+    return scripted_at_each_level
+
+
 def text_of(sent: list[Any]) -> str:
     choices = [choice for each in sent if isinstance(each, dict) for choice in each.get("choices", ())]
     return "".join(choice["delta"].get("content") or "" for choice in choices)

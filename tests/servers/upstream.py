@@ -127,6 +127,8 @@ class Upstream:
         self.environment: dict[str, Any] = {}
         """What its models tell under ``gravity``, where there is something."""
         self.is_ready = True
+        self.tokens: dict[str, list[int]] | None = None
+        """Token ids by text, where it has a tokenizer to ask."""
         self._released = asyncio.Event()
         self._released.set()
         self._is_native = is_native
@@ -192,9 +194,15 @@ class Upstream:
             case "/readyz":
                 return web.json_response({}, status=200 if self.is_ready else 503)
             case "/tokenize":
-                texts = (await request.json())["prompts"]
-                return web.json_response({"counts": [len(text.split()) for text in texts]})
+                return self._tokenized(await request.json())
         return await self._complete(request)
+
+    def _tokenized(self, asked: dict[str, Any]) -> web.Response:
+        if "prompts" in asked:
+            return web.json_response({"counts": [len(text.split()) for text in asked["prompts"]]})
+        if self.tokens is None:
+            return web.json_response({"detail": "Not Found"}, status=404)
+        return web.json_response({"tokens": self.tokens.get(asked["prompt"], [])})
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         self.received.append((request.path, await request.json()))
