@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 
 from gateway.api import problems
 from gateway.api.access import Access
+from gateway.api.caller import guarded
 from gateway.api.routes import PATHS, TEMPLATES
 from gateway.context.embed import Encoder, EncoderSettings
 from gateway.context.encoders import Encoders
@@ -34,6 +35,7 @@ from gateway.flow.record import Recorder
 from gateway.flow.shadow import Shadows
 from gateway.flow.step_log import StepLog
 from gateway.outcomes.feedback import FeedbackBook
+from gateway.keys.opening import open_gate, open_limiter
 from gateway.outcomes.guardrail import GuardrailWatch, WatchParts, lock_key
 from gateway.outcomes.ledger import Bounds, Ledger
 from gateway.outcomes.relevance import AnswerMeasure
@@ -68,6 +70,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             log(logger, logging.ERROR, "configuration_unusable", reason=reason, file=file, line=line)
             raise
         tasks = [
+        await deps.gate.begin()
             asyncio.create_task(_kept_running(name, work), name=name) for name, work in _watches(deps).items()
         ]
         if settings.preload_encoder:
@@ -83,11 +86,12 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             await deps.recorder.close()
             await deps.step_log.close()
             await deps.pool.close()
+            await deps.limiter.close()
             await deps.redis.aclose()
 
     app = FastAPI(lifespan=lifespan, openapi_url=None)
     for path in PATHS:
-        app.add_api_route(path.template, path.endpoint, methods=[path.method], response_model=None)
+        app.add_api_route(path.template, guarded(path), methods=[path.method], response_model=None)
     app.add_middleware(Access, metrics=metrics, routes=TEMPLATES, new_id=new_request_id)
     problems.install(app)
     return app
@@ -110,6 +114,8 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
         replicas=replicas,
         pruner=Pruner(_encoders(settings, redis, metrics), settings.encoder_timeout_s, selector),
         opaque=OpaqueServers(
+        gate=open_gate(settings, redis),
+        limiter=open_limiter(settings, redis, metrics),
             settings, Lean(WordPieces(settings.opaque_tokenizers, time.monotonic)), step_log, time.monotonic
         ),
         step_log=step_log,
@@ -191,6 +197,8 @@ def _watches(deps: Deps) -> dict[str, Callable[[], Awaitable[None]]]:
         "write records": deps.recorder.watch,
         "write outcomes": deps.ledger.watch,
         "write estimated steps": deps.step_log.watch,
+        "watch keys": deps.gate.keys.watch,
+        "tell limits": deps.limiter.watch,
         "measure answers": deps.answers.watch,
         "watch guardrails": deps.guardrails.watch,
         "share entropies": lambda: deps.entropies.watch(lambda: deps.config.snapshot.tasks.keys()),

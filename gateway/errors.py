@@ -29,6 +29,7 @@ GatewayError                     status  type                    code
     ├── InternalError            500     server_error            internal_error
     ├── UpstreamError            502     server_error            upstream_error
     │   └── WorkerUnreachable    502     server_error            upstream_error
+    ├── RateLimitExceeded        429     rate_limit_error        rate_limit_exceeded
     ├── Unavailable              503     server_error            unavailable
     │   ├── NoWorkers            503     server_error            no_workers
     │   ├── ShuttingDown         503     server_error            shutting_down
@@ -274,6 +275,15 @@ class Unavailable(RequestError):
 
 class NoWorkers(Unavailable):
     """No worker is ready."""
+class RateLimitExceeded(RequestError):
+    """The key has used up what it may use in a minute, or has as many turns open as it may."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limit_exceeded"
+    default_message = "The key's limit is reached."
+
+
 
     code = "no_workers"
     default_message = "No worker is ready."

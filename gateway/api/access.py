@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.api.limits import HEADERS
 from gateway.errors import RequestError
 from gateway.telemetry.logs import request_id
 from gateway.telemetry.metrics import Metrics, closed
@@ -40,7 +41,10 @@ class Access:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = name
+                headers = MutableHeaders(scope=message)
+                headers[REQUEST_ID_HEADER] = name
+                headers.update(scope.get(HEADERS, {}))
+                headers["X-Content-Type-Options"] = "nosniff"
             await send(message)
 
         try:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.api.caller import caller_of
 from gateway.api.config_problems import asked, looked_up
 from gateway.api.config_schema import (
     ConfigDiff,
@@ -27,7 +28,7 @@ from gateway.api.config_schema import (
     Validated,
     as_body,
 )
-from gateway.api.guard import read_body, require_scope
+from gateway.api.guard import read_body
 from gateway.api.schema import parsed
 from gateway.api.state import deps_of
 from gateway.errors import ConfigError, InvalidRequest, NotFound, UnknownVersion
@@ -52,14 +53,14 @@ B = TypeVar("B", bound=BaseModel)
 
 async def list_config(request: Request) -> Response:
     """``GET /admin/config``: the documents in force, in short. ``ETag`` is the head's sha."""
-    deps, _ = _allowed(request)
+    deps = deps_of(request)
     head = await looked_up(deps.centre, lambda centre: overview(centre.head()))
     return _json(ConfigList(deps.centre.namespace, head), head.sha)
 
 
 async def get_document(request: Request) -> Response:
     """``GET /admin/config/documents/{kind}/{name}``: one document, and where each field comes from."""
-    deps, _ = _allowed(request)
+    deps = deps_of(request)
     query = as_body(DocumentQuery, request.query_params)
     kind, name = request.path_params["kind"], request.path_params["name"]
     version = await looked_up(deps.centre, lambda centre: centre.find(query.at))
@@ -71,7 +72,7 @@ async def get_document(request: Request) -> Response:
 
 async def diff_config(request: Request) -> Response:
     """``GET /admin/config/diff?from=&to=``: the fields that differ between two versions."""
-    deps, _ = _allowed(request)
+    deps = deps_of(request)
     query = as_body(DiffQuery, request.query_params)
 
     def differ(centre: ConfigCentre) -> ConfigDiff:
@@ -83,14 +84,14 @@ async def diff_config(request: Request) -> Response:
 
 async def config_history(request: Request) -> Response:
     """``GET /admin/config/history``: the changes of the head, the newest first."""
-    deps, _ = _allowed(request)
+    deps = deps_of(request)
     query = as_body(HistoryQuery, request.query_params)
     return _json(ConfigHistory(await looked_up(deps.centre, lambda centre: centre.history(query.limit))))
 
 
 async def config_status(request: Request) -> Response:
     """``GET /admin/config/status``: the head and what every gateway serves; also where the store is away."""
-    deps, _ = _allowed(request)
+    deps = deps_of(request)
     head: Version | None = None
     replicas: tuple[ReplicaStatus, ...] = ()
     problems = []
@@ -115,13 +116,13 @@ async def config_status(request: Request) -> Response:
 
 async def export_config(request: Request) -> Response:
     """``GET /admin/config/export``: head, history and all versions, as ``POST import`` takes them."""
-    deps, _ = _allowed(request)
+    deps = deps_of(request)
     return _json(await looked_up(deps.centre, lambda centre: centre.export()))
 
 
 async def validate_config(request: Request) -> Response:
     """``POST /admin/config/validate``: whether documents would serve, and what they would change."""
-    deps, _ = _allowed(request)
+    deps = deps_of(request)
     body = await _body(request, deps, ProposedDocuments)
 
     def check(centre: ConfigCentre) -> Validated:
@@ -136,7 +137,7 @@ async def validate_config(request: Request) -> Response:
 
 async def publish_config(request: Request) -> Response:
     """``POST /admin/config/publish``: another head, all or nothing. ``If-Match``: where it began."""
-    deps, who = _allowed(request)
+    deps, who = deps_of(request), caller_of(request.scope).name
     body = await _body(request, deps, PublishBody)
     expected = _expected(request, body.expected_sha)
 
@@ -152,7 +153,7 @@ async def publish_config(request: Request) -> Response:
 
 async def rollback_config(request: Request) -> Response:
     """``POST /admin/config/rollback``: an old version's content, published again."""
-    deps, who = _allowed(request)
+    deps, who = deps_of(request), caller_of(request.scope).name
     body = await _body(request, deps, RollbackBody)
     note = Note(body.who or who, body.why, "rollback")
     reference, is_dry_run = body.reference, body.is_dry_run
@@ -162,16 +163,10 @@ async def rollback_config(request: Request) -> Response:
 
 async def import_config(request: Request) -> Response:
     """``POST /admin/config/import``: takes over what an export gave; every version is checked first."""
-    deps, who = _allowed(request)
+    deps, who = deps_of(request), caller_of(request.scope).name
     body = await _body(request, deps, ImportBody)
     note = Note(body.who or who, body.why, "import", body.is_forced)
     return _published(await asked(deps.centre, lambda centre: centre.import_(body.exported, note)))
-
-
-def _allowed(request: Request) -> tuple[Deps, str]:
-    """Return the parts and the caller's name. Raises AuthenticationFailed, InsufficientScope."""
-    deps = deps_of(request)
-    return deps, require_scope(request, deps.settings, "config")
 
 
 async def _body(request: Request, deps: Deps, model: type[B]) -> B:

@@ -9,7 +9,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gateway.api.caller import caller_of
 from gateway.api.leaving import while_connected
+from gateway.api.limits import Meter
 from gateway.api.problems import error_response
 from gateway.api.sse import EventStream
 from gateway.api.state import note_error
@@ -52,7 +54,7 @@ class TurnResponse(Response):
         settings = self._deps.settings
         stream = EventStream(send, self._named, settings.ping_interval_s, self._deps.monotonic)
         try:
-            error = await self._served(stream.emit)
+            error = await self._served(scope, stream.emit)
             if error is None:
                 await stream.end()
                 return
@@ -71,7 +73,7 @@ class TurnResponse(Response):
         async def keep(content: bytes) -> None:
             parts.append(content)
 
-        error = await self._served(keep)
+        error = await self._served(scope, keep)
         if error is not None:
             note_error(scope, error.code)
             await error_response(error, self._named)(scope, receive, send)
@@ -79,10 +81,13 @@ class TurnResponse(Response):
         response = Response(b"".join(parts), media_type="application/json", headers=self._named)
         await response(scope, receive, send)
 
-    async def _served(self, emit: Emit) -> RequestError | None:
+    async def _served(self, scope: Scope, emit: Emit) -> RequestError | None:
         """Run the turn; return the error that the client is to be told."""
         try:
-            self._finished = await serve(self._turn, self._deps, emit)
+            meter = Meter(self._turn, self._deps, caller_of(scope).key)
+            async with meter.open(scope):
+                self._finished = await serve(self._turn, self._deps, meter.counting(emit))
+                meter.finish(self._finished.outcome)
         except RequestError as error:
             return error
         except Exception:

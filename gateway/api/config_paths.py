@@ -33,9 +33,11 @@ from gateway.api.config_schema import (
 )
 from gateway.api.path import Parameter, Path
 from gateway.errors import Conflict, NotFound, StoreUnavailable
+from gateway.keys.scope import Scope
 from gateway.store.centre import Published
 
 TAGS = ("configuration",)
+READ, WRITE = frozenset[Scope]({"config:read"}), frozenset[Scope]({"config:write"})
 ERRORS = (StoreUnavailable, NotFound, Conflict)
 IF_MATCH = Parameter("If-Match", "The sha of the head that the change was made from, in double quotes.")
 
@@ -48,6 +50,7 @@ CONFIG_PATHS = (
         TAGS,
         response=ConfigList,
         errors=ERRORS,
+        scopes=READ,
     ),
     Path(
         "GET",
@@ -58,6 +61,7 @@ CONFIG_PATHS = (
         query=DocumentQuery,
         response=ConfigDocument,
         errors=ERRORS,
+        scopes=READ,
     ),
     Path(
         "GET",
@@ -68,6 +72,7 @@ CONFIG_PATHS = (
         query=DiffQuery,
         response=ConfigDiff,
         errors=ERRORS,
+        scopes=READ,
     ),
     Path(
         "GET",
@@ -78,6 +83,7 @@ CONFIG_PATHS = (
         query=HistoryQuery,
         response=ConfigHistory,
         errors=ERRORS,
+        scopes=READ,
     ),
     Path(
         "GET",
@@ -86,6 +92,7 @@ CONFIG_PATHS = (
         "The head, and what every gateway serves",
         TAGS,
         response=ConfigStatus,
+        scopes=READ,
     ),
     Path(
         "GET",
@@ -95,6 +102,7 @@ CONFIG_PATHS = (
         TAGS,
         response=dict[str, Any],
         errors=ERRORS,
+        scopes=READ,
     ),
     Path(
         "POST",
@@ -105,6 +113,7 @@ CONFIG_PATHS = (
         request=ProposedDocuments,
         response=Validated,
         errors=ERRORS,
+        scopes=READ,
     ),
     Path(
         "POST",
@@ -116,6 +125,7 @@ CONFIG_PATHS = (
         headers=(IF_MATCH,),
         response=Published,
         errors=ERRORS,
+        scopes=WRITE,
     ),
     Path(
         "POST",
@@ -126,6 +136,7 @@ CONFIG_PATHS = (
         request=RollbackBody,
         response=Published,
         errors=ERRORS,
+        scopes=WRITE,
     ),
     Path(
         "POST",
@@ -136,5 +147,6 @@ CONFIG_PATHS = (
         request=ImportBody,
         response=Published,
         errors=ERRORS,
+        scopes=WRITE,
     ),
 )

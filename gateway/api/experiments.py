@@ -14,11 +14,11 @@ from starlette.responses import Response
 
 from gateway.api.config_problems import asked
 from gateway.api.config_schema import Query, as_body
-from gateway.api.guard import require_scope
 from gateway.api.path import Path
 from gateway.api.state import deps_of
 from gateway.errors import NotFound, StoreUnavailable
 from gateway.flow.deps import Deps
+from gateway.keys.scope import Scope
 from gateway.lab.analysis import ExperimentReport, analyse
 from gateway.lab.findings import report_json
 from gateway.lab.srm import widths
@@ -56,7 +56,7 @@ class ExperimentList:
 
 async def list_experiments(request: Request) -> Response:
     """``GET /admin/experiments``: those of the configuration in force, by id."""
-    deps = _allowed(request)
+    deps = deps_of(request)
     documents = await asked(deps.centre, experiments_in_force)
     try:
         listed = [await _listed(document, deps) for document in documents]
@@ -67,7 +67,7 @@ async def list_experiments(request: Request) -> Response:
 
 async def report_experiment(request: Request) -> Response:
     """``GET /admin/experiments/{id}``: the report; with ``?version=`` that of an earlier version."""
-    deps = _allowed(request)
+    deps = deps_of(request)
     query = as_body(ReportQuery, request.query_params)
     name = request.path_params["experiment_id"]
     document = await asked(deps.centre, lambda centre: find_experiment(centre, name, query.version))
@@ -79,6 +79,7 @@ async def report_experiment(request: Request) -> Response:
     return Response(report_json(report), media_type="application/json")
 
 
+READ = frozenset[Scope]({"experiments:read"})
 EXPERIMENT_PATHS = (
     Path(
         "GET",
@@ -87,6 +88,7 @@ EXPERIMENT_PATHS = (
         "The experiments of the configuration in force",
         response=ExperimentList,
         errors=(StoreUnavailable, NotFound),
+        scopes=READ,
     ),
     Path(
         "GET",
@@ -96,14 +98,9 @@ EXPERIMENT_PATHS = (
         query=ReportQuery,
         response=ExperimentReport,
         errors=(StoreUnavailable,),
+        scopes=READ,
     ),
 )
-
-
-def _allowed(request: Request) -> Deps:
-    deps = deps_of(request)
-    require_scope(request, deps.settings, "experiments")
-    return deps
 
 
 async def _listed(document: ExperimentDocument, deps: Deps) -> ListedExperiment:

@@ -8,6 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.api.caller import may_see
 from gateway.api.state import deps_of
 from gateway.errors import ModelNotFound
 from gateway.flow.deps import Deps
@@ -15,14 +16,14 @@ from gateway.flow.deps import Deps
 
 async def list_models(request: Request) -> Response:
     deps = deps_of(request)
-    models = [_model(deps, name) for name in deps.pool.models]
+    models = [_model(deps, name) for name in deps.pool.models if may_see(request, name)]
     return _json({"object": "list", "data": models})
 
 
 async def get_model(request: Request) -> Response:
     deps = deps_of(request)
     name = request.path_params["model"]
-    if name not in deps.pool.models:
+    if name not in deps.pool.models or not may_see(request, name):
         raise ModelNotFound(param="model")
     return _json(_model(deps, name))
 

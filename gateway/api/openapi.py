@@ -26,19 +26,23 @@ from gateway.errors import (
     InvalidRequest,
     NotFound,
     RequestError,
+    RateLimitExceeded,
     RequestTooLarge,
 )
 
 OPENAPI = "3.1.0"
 REFERENCE = "#/components/schemas/{model}"
+from gateway.keys.scope import EVERY
 KEY_SCHEME = "key"
-ADMIN = "/admin"
+OF_ANY_REQUEST = (InvalidRequest, RequestTimedOut, UrlTooLong, HeadTooLarge)
+"""What connection.py answers before there is a request."""
 SCHEMES = {
     KEY_SCHEME: {
         "type": "http",
         "scheme": "bearer",
-        "description": "NG_ADMIN_KEY for all of /admin, NG_CONFIG_KEY for /admin/config, NG_READ_KEY for "
-        "GET. Where none of them is set, /admin needs no key and is for the loopback address alone.",
+        "description": "A key of `gravity key create`, with one of the scopes named; admin is all of them. "
+        "NG_ADMIN_KEY opens everything, NG_CONFIG_KEY /admin/config, NG_READ_KEY what only reads. While no "
+        "key is configured none is needed on the loopback address, and from elsewhere nothing is open.",
     }
 }
 
@@ -121,8 +125,9 @@ def _operation(path: Path, schemas: Schemas) -> dict[str, Any]:
     if path.request is not None:
         content = {"application/json": {"schema": schemas.of_input(path.request)}}
         operation["requestBody"] = {"required": True, "content": content}
-    if _is_admin(path):
-        operation["security"] = [{KEY_SCHEME: []}, {}]
+    if path.scopes:
+        named = [[scope] for scope in sorted(path.scopes)] if path.scopes != EVERY else [[]]
+        operation["security"] = [*({KEY_SCHEME: each} for each in named), {}]
     return operation
 
 
@@ -132,13 +137,9 @@ def _first_line(endpoint: Endpoint) -> str:
 
 
 def _default_tag(path: Path) -> str:
-    if _is_admin(path):
+    if path.is_admin:
         return "admin"
     return "inference" if path.method == "POST" or path.template.startswith("/v1/") else "operations"
-
-
-def _is_admin(path: Path) -> bool:
-    return path.template == ADMIN or path.template.startswith(f"{ADMIN}/")
 
 
 def _parameters(path: Path, schemas: Schemas) -> Iterator[dict[str, Any]]:
@@ -169,7 +170,7 @@ def _good(path: Path, schemas: Schemas) -> dict[str, Any]:
 def _bad(path: Path, schemas: Schemas) -> Iterator[tuple[str, dict[str, Any]]]:
     """One answer a status; its description names the codes that it may have."""
     media_type, shape = (
-        ("application/problem+json", Problem) if _is_admin(path) else ("application/json", Error)
+        ("application/problem+json", Problem) if path.is_admin else ("application/json", Error)
     )
     content = {media_type: {"schema": schemas.of_output(shape)}}
     errors = sorted(_errors(path), key=lambda error: (error.status, error.code))
@@ -182,10 +183,10 @@ def _errors(path: Path) -> set[type[RequestError]]:
     errors: set[type[RequestError]] = {InternalError, *path.errors}
     if path.request is not None:
         errors |= {InvalidRequest, InvalidJson, RequestTooLarge}
-    if path.query is not None:
-        errors |= {InvalidRequest}
-    if _is_admin(path):
+    if path.scopes:
         errors |= {AuthenticationFailed, InsufficientScope}
     if "{" in path.template:
         errors |= {NotFound}
     return errors
+    if path.charge is not None:
+        errors |= {RateLimitExceeded}

@@ -11,9 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.errors import RequestError
+from gateway.keys.scope import Scope
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 Method: TypeAlias = Literal["GET", "POST", "DELETE"]
+Charge: TypeAlias = Literal["request", "turn"]
+ADMIN = "/admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,10 @@ class Path:
     query: type[BaseModel] | None = None
     """The query string's model, a field a parameter."""
     headers: tuple[Parameter, ...] = ()
+    scopes: frozenset[Scope] = frozenset({"admin"})
+    """Of a key that may do this, any one of them; empty where no key is asked for."""
+    charge: Charge | None = None
+    """What it takes of a key's limits: a request, or what a turn does, which its endpoint takes itself."""
     response: Any = None
     """The type of a good answer: a model, a dataclass, or anything else that pydantic describes."""
     statuses: tuple[int, ...] = (200,)
@@ -47,3 +54,7 @@ class Path:
     """Of a good answer."""
     errors: tuple[type[RequestError], ...] = ()
     """Beside those that follow from method and prefix."""
+
+    @property
+    def is_admin(self) -> bool:
+        return self.template == ADMIN or self.template.startswith(f"{ADMIN}/")

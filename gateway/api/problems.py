@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.api.state import note_error
 from gateway.errors import (
+    AuthenticationFailed,
     InternalError,
     InvalidRequest,
     MethodNotAllowed,
@@ -31,12 +32,17 @@ logger = logging.getLogger(__name__)
 
 
 def headers_of(error: RequestError) -> dict[str, str]:
-    """``Retry-After`` in whole seconds, at least one; and for a body that was not read, no keep-alive."""
+    """``Retry-After`` in whole seconds, at least one; which scheme a key is sent by.
+
+    For a body that was not read there is no keep-alive.
+    """
     headers = {}
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
     if isinstance(error, RequestTooLarge):
         headers["Connection"] = "close"
+    if isinstance(error, AuthenticationFailed):
+        headers["WWW-Authenticate"] = "Bearer"
     return headers
 
 

@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.api.caller import require_use
 from gateway.api.documents import normalised
 from gateway.api.leaving import while_connected
 from gateway.api.receive import history_of, question_of, read
@@ -47,6 +48,7 @@ async def prune(request: Request) -> Response:
     """Answer with the kept documents, the verdict on each that was sent, and the prompt that they make."""
     deps = deps_of(request)
     sent, body = await read(request, deps, PruneRequest)
+    require_use(request, deps, sent.model, sent.task or "")
     query = asked(body)
     snapshot = deps.config.snapshot
     task = requested_task(sent.task or "", snapshot.tasks)

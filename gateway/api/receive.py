@@ -8,8 +8,9 @@ from typing import Any
 
 from starlette.requests import Request
 
+from gateway.api.caller import caller_of, require_lane_choice, require_use
 from gateway.api.documents import normalised
-from gateway.api.guard import read_body, require_lane_choice
+from gateway.api.guard import read_body
 from gateway.api.schema import OWN_FIELDS, REQUESTS, M, check, checked, parsed
 from gateway.context.asked import recent
 from gateway.flow.assign import LANE_HEADER
@@ -18,12 +19,17 @@ from gateway.flow.turn import Endpoint, Turn
 
 
 async def receive(request: Request, deps: Deps, endpoint: Endpoint) -> Turn:
-    """Read, parse and check. Raises RequestTooLarge, InvalidJson, InvalidRequest, InsufficientScope."""
+    """Read, parse and check.
+
+    Raises RequestTooLarge, InvalidJson, InvalidRequest, InsufficientScope, ModelNotFound.
+    """
     received_at = deps.clock()
     headers = _headers(request, deps)
     body = parsed(await read_body(request, deps.settings.max_body_bytes))
     check(endpoint, body)
     deps.fields.note(body.keys() - REQUESTS[endpoint].model_fields.keys() - OWN_FIELDS)
+    require_use(request, deps, body["model"], body.get("task") or "")
+    key = caller_of(request.scope).key
     options = body.get("stream_options") or {}
     return Turn(
         id=deps.new_id(),
@@ -40,6 +46,8 @@ async def receive(request: Request, deps: Deps, endpoint: Endpoint) -> Turn:
         gravity_override=MappingProxyType(body.get("gravity") or {}),
         question=question_of(body),
         history=history_of(body),
+        caller=key.id if key else "",
+        priority=key.priority if key else 0,
     )
 
 
@@ -83,6 +91,6 @@ def _headers(request: Request, deps: Deps) -> Mapping[str, str]:
     """Return those that assignment reads: each experiment's unit header, and the lane for those who may."""
     names = {e.unit_header.lower() for e in deps.config.snapshot.experiments if e.unit_header}
     if LANE_HEADER in request.headers:
-        require_lane_choice(request, deps.settings)
+        require_lane_choice(request, deps)
         names.add(LANE_HEADER)
     return MappingProxyType({name: request.headers[name] for name in names if name in request.headers})

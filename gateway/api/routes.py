@@ -40,9 +40,15 @@ from gateway.errors import (
     UpstreamError,
     UpstreamTimeout,
 )
+from gateway.keys.scope import EVERY, OPEN, Scope
 
 SERVING = (UpstreamError, UpstreamTimeout, QueueFull, NoWorkers, ShuttingDown, ModelNotFound, ContextTooLong)
 """How a turn may fail, beside what its request may be wrong in."""
+INFER, PRUNE, FEEDBACK = (
+    frozenset[Scope]({"infer"}),
+    frozenset[Scope]({"prune", "infer"}),
+    frozenset[Scope]({"feedback", "infer"}),
+)
 STREAM = ("application/json", "text/event-stream")
 
 PATHS: tuple[Path, ...] = (
@@ -55,6 +61,8 @@ PATHS: tuple[Path, ...] = (
         response=ChatCompletion,
         media_types=STREAM,
         errors=(*SERVING, InsufficientScope),
+        scopes=INFER,
+        charge="turn",
     ),
     Path(
         "POST",
@@ -65,8 +73,20 @@ PATHS: tuple[Path, ...] = (
         response=TextCompletion,
         media_types=STREAM,
         errors=(*SERVING, InsufficientScope),
+        scopes=INFER,
+        charge="turn",
     ),
-    Path("POST", "/v1/prune", prune, "Prune documents without a turn", request=PruneRequest, response=Pruned),
+    Path(
+        "POST",
+        "/v1/prune",
+        prune,
+        "Prune documents without a turn",
+        request=PruneRequest,
+        response=Pruned,
+        errors=(ModelNotFound,),
+        scopes=PRUNE,
+        charge="request",
+    ),
     *(
         Path(
             "POST",
@@ -76,6 +96,8 @@ PATHS: tuple[Path, ...] = (
             request=RerankRequest,
             response=Reranked,
             errors=(EncoderUnavailable,),
+            scopes=PRUNE,
+            charge="request",
         )
         # Beside our own path: where Cohere's second client looks for it, and vLLM's.
         for template in ("/v1/rerank", "/v2/rerank", "/rerank")
@@ -88,8 +110,18 @@ PATHS: tuple[Path, ...] = (
         request=FeedbackBody,
         response=KeptFeedback | FeedbackList,
         errors=(NotFound, StoreUnavailable),
+        scopes=FEEDBACK,
+        charge="request",
     ),
-    Path("GET", "/v1/models", list_models, "The models that the workers serve", response=ModelList),
+    Path(
+        "GET",
+        "/v1/models",
+        list_models,
+        "The models that the workers serve",
+        response=ModelList,
+        scopes=EVERY,
+        charge="request",
+    ),
     Path(
         "GET",
         "/v1/models/{model:path}",
@@ -97,12 +129,14 @@ PATHS: tuple[Path, ...] = (
         "One model",
         response=ServedModel,
         errors=(ModelNotFound,),
+        scopes=EVERY,
+        charge="request",
     ),
     *TURN_PATHS,
     *CONFIG_PATHS,
     *EXPERIMENT_PATHS,
     *WORKER_PATHS,
-    Path("GET", "/livez", livez, "Whether the process runs", response=Alive),
+    Path("GET", "/livez", livez, "Whether the process runs", response=Alive, scopes=OPEN),
     Path(
         "GET",
         "/readyz",
@@ -110,9 +144,17 @@ PATHS: tuple[Path, ...] = (
         "Whether a turn would be served here",
         response=Readiness,
         statuses=(200, 503),
+        scopes=OPEN,
     ),
-    Path("GET", "/health", health, "How everything is, for people", response=Health),
-    Path("GET", "/metrics", metrics, "Metrics as Prometheus reads them", media_types=("text/plain",)),
-    Path("GET", "/openapi.json", serving(lambda: PATHS), "This description, in OpenAPI 3.1"),
+    Path("GET", "/health", health, "How everything is, for people", response=Health, scopes=OPEN),
+    Path(
+        "GET",
+        "/metrics",
+        metrics,
+        "Metrics as Prometheus reads them",
+        media_types=("text/plain",),
+        scopes=OPEN,
+    ),
+    Path("GET", "/openapi.json", serving(lambda: PATHS), "This description, in OpenAPI 3.1", scopes=OPEN),
 )
 TEMPLATES = frozenset(path.template for path in PATHS)

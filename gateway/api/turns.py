@@ -16,12 +16,12 @@ from starlette.responses import Response
 
 from gateway.api.answer_schema import RecordedTurn
 from gateway.api.config_schema import as_body
-from gateway.api.guard import require_scope
 from gateway.api.path import Path
 from gateway.api.state import deps_of
 from gateway.errors import InvalidRequest, NotFound, StoreUnavailable, TraceError
 from gateway.flow.deps import Deps
 from gateway.flow.erase import Erased, erase_turn, erase_user
+from gateway.keys.scope import Scope
 from gateway.telemetry.logs import log
 from gateway.trace.export import as_columns
 from gateway.trace.keys import turn_key
@@ -73,7 +73,7 @@ class TurnList(BaseModel):
 
 async def list_turns(request: Request) -> Response:
     """``GET /admin/turns``: the entries of the turns that are asked for, the newest first."""
-    deps = _allowed(request)
+    deps = deps_of(request)
     asked = as_body(TurnsQuery, request.query_params)
     query = TurnQuery(
         asked.task,
@@ -103,7 +103,7 @@ async def get_turn(request: Request) -> Response:
     "trace_problem"}``. ``finish_reason`` is null while the worker still writes; ``trace_problem`` says why
     there are no steps where they are damaged or not all there.
     """
-    deps = _allowed(request)
+    deps = deps_of(request)
     turn_id = _turn_id(request)
     choices: tuple[ChoiceSteps, ...] = ()
     problem = None
@@ -127,7 +127,7 @@ async def get_turn(request: Request) -> Response:
 
 async def delete_turn(request: Request) -> Response:
     """``DELETE /admin/turns/{id}``: everything that is kept of one turn; how many of each there were."""
-    deps = _allowed(request)
+    deps = deps_of(request)
     turn_id = _turn_id(request)
     try:
         erased = await erase_turn(deps.redis, turn_id)
@@ -140,19 +140,13 @@ async def delete_turn(request: Request) -> Response:
 
 async def delete_turns(request: Request) -> Response:
     """``DELETE /admin/turns?user=``: all turns of a user and its part in experiments; how many of each."""
-    deps = _allowed(request)
+    deps = deps_of(request)
     user = as_body(UserQuery, request.query_params).user
     try:
         erased = await erase_user(deps.redis, user)
     except (RedisError, OSError) as error:
         raise StoreUnavailable from error
     return _told(erased)
-
-
-def _allowed(request: Request) -> Deps:
-    deps = deps_of(request)
-    require_scope(request, deps.settings, "turns")
-    return deps
 
 
 def _turn_id(request: Request) -> str:
@@ -180,6 +174,7 @@ def _json(content: Any) -> Response:
 
 
 TAGS = ("turns",)
+READ, WRITE = frozenset[Scope]({"turns:read"}), frozenset[Scope]({"turns:write"})
 TURN_PATHS = (
     Path(
         "GET",
@@ -190,6 +185,7 @@ TURN_PATHS = (
         query=TurnsQuery,
         response=TurnList,
         errors=(StoreUnavailable,),
+        scopes=READ,
     ),
     Path(
         "DELETE",
@@ -200,6 +196,7 @@ TURN_PATHS = (
         query=UserQuery,
         response=Erased,
         errors=(StoreUnavailable,),
+        scopes=WRITE,
     ),
     Path(
         "GET",
@@ -209,6 +206,7 @@ TURN_PATHS = (
         TAGS,
         response=RecordedTurn,
         errors=(StoreUnavailable,),
+        scopes=READ,
     ),
     Path(
         "DELETE",
@@ -218,5 +216,6 @@ TURN_PATHS = (
         TAGS,
         response=Erased,
         errors=(StoreUnavailable,),
+        scopes=WRITE,
     ),
 )

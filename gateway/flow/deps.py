@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from redis.asyncio import Redis
 
 from gateway.context.pruner import Pruner
+from gateway.flow.admission import Admission
 from gateway.flow.bucket import TaskEntropies
 from gateway.flow.drain import Drain
 from gateway.flow.opaque import OpaqueServers
 from gateway.flow.record import Recorder
 from gateway.flow.shadow import Shadows
 from gateway.flow.step_log import StepLog
+from gateway.keys.gate import Gate
+from gateway.keys.limiter import Limiter
 from gateway.outcomes.feedback import FeedbackBook
 from gateway.outcomes.guardrail import GuardrailWatch
 from gateway.outcomes.ledger import Ledger
@@ -39,6 +42,10 @@ class Deps:
     centre: ConfigCentre
     """Where configurations are published. It blocks, so it belongs into a thread."""
     replicas: ReplicaBoard
+    gate: Gate
+    """Who may come in."""
+    limiter: Limiter
+    """How much of it."""
     pruner: Pruner
     pool: Pool
     opaque: OpaqueServers

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
+import contextlib
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from watchfiles import Change as FileChange
-from watchfiles import awatch
 
 from gateway.store.backend import ConfigFolder, Fingerprint
+from gateway.store.bells import folder_rings
 from gateway.store.editing import read_named
 from gateway.store.loading import Loaded
 from gateway.store.publish_lock import VERSIONS_FOLDER
-from gateway.telemetry.logs import log
-
-POLL_S = 1.0
-"""Changes are noticed at once where the system tells of them, and within this time where it does not."""
-_DEBOUNCE_MS = 200
-
-logger = logging.getLogger(__name__)
 
 
 class FolderSource:
@@ -48,26 +40,10 @@ class FolderSource:
         """Nothing is kept: a gateway does not start on files that are broken."""
 
     async def rings(self) -> AsyncGenerator[None, None]:
-        """Ring on a change in the folder, and every second: a bell, with the poll as the safety net.
-
-        The poll finds what no event tells: a folder that is itself a swapped link, or a network file system.
-        """
-        path = self._folder.path
-        try:
-            bell = awatch(
-                path,
-                watch_filter=_is_no_version,
-                debounce=_DEBOUNCE_MS,
-                rust_timeout=int(POLL_S * 1e3),
-                yield_on_timeout=True,
-            )
-            async for _ in bell:
+        """Ring on a change in the folder, whatever publishes it, and every second."""
+        async with contextlib.aclosing(folder_rings(self._folder.path, _is_no_version)) as rings:
+            async for _ in rings:
                 yield
-        except OSError as error:
-            log(logger, logging.WARNING, "watch_unavailable", folder=str(path), reason=str(error))
-        while True:
-            await asyncio.sleep(POLL_S)
-            yield
 
 
 def _is_no_version(change: FileChange, path: str) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from gateway.errors import PublishConflict, UnknownVersion
 from gateway.store.backend import ConfigFolder
+from gateway.store.bells import channel_rings
 from gateway.store.centre import Note
 from gateway.store.editing import read_documents
 from gateway.store.keys import ConfigKeys
@@ -64,20 +64,11 @@ class RedisSource:
         self._settings.copy.write(loaded)
 
     async def rings(self) -> AsyncGenerator[None, None]:
-        """Ring when the head moves, and at every poll: an unheard bell is no loss (litellm#37188)."""
+        """Ring when the head moves, and at every poll."""
         channel = ConfigKeys(self._centre.namespace).bell
-        while True:
-            try:
-                async with self._bell.pubsub() as pubsub:
-                    await pubsub.subscribe(channel)
-                    while True:
-                        await pubsub.get_message(
-                            ignore_subscribe_messages=False, timeout=self._settings.poll_s
-                        )
-                        _obey_cancelling()
-                        yield
-            except (RedisError, OSError):
-                await asyncio.sleep(self._settings.poll_s)
+        poll_s = self._settings.poll_s
+        async with contextlib.aclosing(channel_rings(self._bell, channel, poll_s)) as rings:
+            async for _ in rings:
                 yield
 
     def _fill(self) -> None:
@@ -86,10 +77,3 @@ class RedisSource:
             self._centre.publish(documents, _FIRST, expected_sha="")
         except PublishConflict:
             return  # another gateway was first
-
-
-def _obey_cancelling() -> None:
-    """Raise CancelledError where this task is to end: a read that just ran out of time may hide it."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 from pydantic import ValidationError
 
 from gateway.errors import ConfigError
-from gateway.store.backend import SourceFile
 from gateway.store.lineage import first_problem
+
+
+class Text(Protocol):
+    """A file as it was written; ``name`` is for messages."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def content(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +43,7 @@ class Written:
         return _line_of(self.root, path) if self.root is not None else None
 
 
-def read(file: SourceFile) -> Written:
+def read(file: Text) -> Written:
     """Return the data in ``file``. Raises ConfigError with the line where it is not YAML or no mapping."""
     root = _compose(file)
     data = _Loader.data_of(root, file)
@@ -62,7 +71,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
     @classmethod
-    def data_of(cls, root: yaml.Node, file: SourceFile) -> Any:
+    def data_of(cls, root: yaml.Node, file: Text) -> Any:
         loader = cls("")
         try:
             return loader.construct_document(root)
@@ -72,7 +81,7 @@ class _Loader(yaml.SafeLoader):
             loader.dispose()
 
 
-def _compose(file: SourceFile) -> yaml.Node:
+def _compose(file: Text) -> yaml.Node:
     try:
         root = yaml.compose(file.content.decode(), Loader=yaml.SafeLoader)
     except UnicodeDecodeError as error:
@@ -86,7 +95,7 @@ def _compose(file: SourceFile) -> yaml.Node:
     return root
 
 
-def _broken(error: yaml.MarkedYAMLError, file: SourceFile) -> ConfigError:
+def _broken(error: yaml.MarkedYAMLError, file: Text) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     return ConfigError(f"is not YAML: {error.problem}", file=file.name, line=mark.line + 1 if mark else None)
 

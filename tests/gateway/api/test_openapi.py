@@ -36,13 +36,47 @@ def test_every_operation_has_a_name_of_its_own_and_says_what_it_is(document: dic
     assert all(operation["summary"] and operation["tags"] for operation in operations)
 
 
-def test_admin_asks_for_a_key_and_answers_with_problems(document: dict[str, Any]) -> None:
+def test_under_admin_an_error_is_a_problem_and_elsewhere_openais_object(document: dict[str, Any]) -> None:
     for path, item in document["paths"].items():
-        is_admin = path.startswith("/admin")
         for operation in item.values():
-            assert ("security" in operation) == is_admin
             (shape,) = operation["responses"]["500"]["content"]
+            is_admin = path.startswith("/admin")
             assert shape == ("application/problem+json" if is_admin else "application/json")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "scopes"),
+    [
+        ("post", CHAT, [["infer"]]),
+        ("post", "/v1/prune", [["infer"], ["prune"]]),
+        ("post", "/v2/rerank", [["infer"], ["prune"]]),
+        ("post", "/v1/feedback", [["feedback"], ["infer"]]),
+        ("get", "/v1/models", [[]]),
+        ("get", "/admin/turns", [["turns:read"]]),
+        ("delete", "/admin/turns", [["turns:write"]]),
+        ("post", "/admin/config/validate", [["config:read"]]),
+        ("post", "/admin/config/publish", [["config:write"]]),
+        ("get", "/admin/experiments", [["experiments:read"]]),
+        ("post", "/admin/workers", [["admin"]]),
+    ],
+)
+def test_an_operation_names_the_scopes_of_which_one_is_enough(
+    document: dict[str, Any], method: str, path: str, scopes: list[list[str]]
+) -> None:
+    operation = document["paths"][path][method]
+    assert operation["security"] == [*({"key": each} for each in scopes), {}]
+    assert {"401", "403"} <= operation["responses"].keys()
+    assert ("rate_limit_exceeded" in str(operation["responses"])) == (not path.startswith("/admin"))
+
+
+def test_what_is_open_to_everybody_is_five_paths(document: dict[str, Any]) -> None:
+    is_open = {
+        path
+        for path, item in document["paths"].items()
+        for operation in item.values()
+        if "security" not in operation
+    }
+    assert is_open == {"/livez", "/readyz", "/health", "/metrics", "/openapi.json"}
 
 
 @pytest.mark.parametrize(
