@@ -34,8 +34,8 @@ from gateway.flow.opaque import OpaqueServers
 from gateway.flow.record import Recorder
 from gateway.flow.shadow import Shadows
 from gateway.flow.step_log import StepLog
-from gateway.outcomes.feedback import FeedbackBook
 from gateway.keys.opening import open_gate, open_limiter
+from gateway.outcomes.feedback import FeedbackBook
 from gateway.outcomes.guardrail import GuardrailWatch, WatchParts, lock_key
 from gateway.outcomes.ledger import Bounds, Ledger
 from gateway.outcomes.relevance import AnswerMeasure
@@ -69,8 +69,8 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             reason, file, line = error.message, error.file, error.line
             log(logger, logging.ERROR, "configuration_unusable", reason=reason, file=file, line=line)
             raise
-        tasks = [
         await deps.gate.begin()
+        tasks = [
             asyncio.create_task(_kept_running(name, work), name=name) for name, work in _watches(deps).items()
         ]
         if settings.preload_encoder:
@@ -85,8 +85,8 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             await deps.ledger.close()
             await deps.recorder.close()
             await deps.step_log.close()
-            await deps.pool.close()
             await deps.limiter.close()
+            await deps.pool.close()
             await deps.redis.aclose()
 
     app = FastAPI(lifespan=lifespan, openapi_url=None)
@@ -112,10 +112,10 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
         config=config,
         centre=centre,
         replicas=replicas,
-        pruner=Pruner(_encoders(settings, redis, metrics), settings.encoder_timeout_s, selector),
-        opaque=OpaqueServers(
         gate=open_gate(settings, redis),
         limiter=open_limiter(settings, redis, metrics),
+        pruner=Pruner(_encoders(settings, redis, metrics), settings.encoder_timeout_s, selector),
+        opaque=OpaqueServers(
             settings, Lean(WordPieces(settings.opaque_tokenizers, time.monotonic)), step_log, time.monotonic
         ),
         step_log=step_log,
@@ -189,6 +189,8 @@ def _watches(deps: Deps) -> dict[str, Callable[[], Awaitable[None]]]:
     return {
         "watch configuration": deps.config.watch,
         "report configuration": lambda: deps.replicas.watch(deps.config.status, lambda: deps.pool.models),
+        "watch keys": deps.gate.keys.watch,
+        "tell limits": deps.limiter.watch,
         "watch workers": deps.pool.watch,
         "follow registered workers": lambda: deps.roster.watch(
             deps.pool.follow, deps.settings.probe_interval_s
@@ -197,8 +199,6 @@ def _watches(deps: Deps) -> dict[str, Callable[[], Awaitable[None]]]:
         "write records": deps.recorder.watch,
         "write outcomes": deps.ledger.watch,
         "write estimated steps": deps.step_log.watch,
-        "watch keys": deps.gate.keys.watch,
-        "tell limits": deps.limiter.watch,
         "measure answers": deps.answers.watch,
         "watch guardrails": deps.guardrails.watch,
         "share entropies": lambda: deps.entropies.watch(lambda: deps.config.snapshot.tasks.keys()),

@@ -26,10 +26,10 @@ GatewayError                     status  type                    code
     ├── Conflict                 409     invalid_request_error   conflict
     ├── RequestTooLarge          413     invalid_request_error   request_too_large
     ├── QueueFull                429     rate_limit_error        queue_full
+    ├── RateLimitExceeded        429     rate_limit_error        rate_limit_exceeded
     ├── InternalError            500     server_error            internal_error
     ├── UpstreamError            502     server_error            upstream_error
     │   └── WorkerUnreachable    502     server_error            upstream_error
-    ├── RateLimitExceeded        429     rate_limit_error        rate_limit_exceeded
     ├── Unavailable              503     server_error            unavailable
     │   ├── NoWorkers            503     server_error            no_workers
     │   ├── ShuttingDown         503     server_error            shutting_down
@@ -249,6 +249,15 @@ class QueueFull(RequestError):
     default_message = "The workers are busy; try again shortly."
 
 
+class RateLimitExceeded(RequestError):
+    """The key has used up what it may use in a minute, or has as many turns open as it may."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limit_exceeded"
+    default_message = "The key's limit is reached."
+
+
 class InternalError(RequestError):
     """A fault of the gateway itself."""
 
@@ -275,15 +284,6 @@ class Unavailable(RequestError):
 
 class NoWorkers(Unavailable):
     """No worker is ready."""
-class RateLimitExceeded(RequestError):
-    """The key has used up what it may use in a minute, or has as many turns open as it may."""
-
-    status = 429
-    type = "rate_limit_error"
-    code = "rate_limit_exceeded"
-    default_message = "The key's limit is reached."
-
-
 
     code = "no_workers"
     default_message = "No worker is ready."

@@ -25,14 +25,14 @@ from gateway.errors import (
     InvalidJson,
     InvalidRequest,
     NotFound,
-    RequestError,
     RateLimitExceeded,
+    RequestError,
     RequestTooLarge,
 )
+from gateway.keys.scope import EVERY
 
 OPENAPI = "3.1.0"
 REFERENCE = "#/components/schemas/{model}"
-from gateway.keys.scope import EVERY
 KEY_SCHEME = "key"
 OF_ANY_REQUEST = (InvalidRequest, RequestTimedOut, UrlTooLong, HeadTooLarge)
 """What connection.py answers before there is a request."""
@@ -185,8 +185,8 @@ def _errors(path: Path) -> set[type[RequestError]]:
         errors |= {InvalidRequest, InvalidJson, RequestTooLarge}
     if path.scopes:
         errors |= {AuthenticationFailed, InsufficientScope}
+    if path.charge is not None:
+        errors |= {RateLimitExceeded}
     if "{" in path.template:
         errors |= {NotFound}
     return errors
-    if path.charge is not None:
-        errors |= {RateLimitExceeded}
