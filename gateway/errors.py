@@ -24,7 +24,10 @@ GatewayError                     status  type                    code
     │   └── ModelNotFound        404     invalid_request_error   model_not_found
     ├── MethodNotAllowed         405     invalid_request_error   method_not_allowed
     ├── Conflict                 409     invalid_request_error   conflict
+    ├── RequestTimedOut          408     invalid_request_error   request_timeout
     ├── RequestTooLarge          413     invalid_request_error   request_too_large
+    │   ├── UrlTooLong           414     invalid_request_error   request_too_large
+    │   └── HeadTooLarge         431     invalid_request_error   request_too_large
     ├── QueueFull                429     rate_limit_error        queue_full
     ├── RateLimitExceeded        429     rate_limit_error        rate_limit_exceeded
     ├── InternalError            500     server_error            internal_error
@@ -238,6 +241,29 @@ class RequestTooLarge(RequestError):
     type = "invalid_request_error"
     code = "request_too_large"
     default_message = "The body is too large."
+
+
+class UrlTooLong(RequestTooLarge):
+    """The path with its query is over the limit."""
+
+    status = 414
+    default_message = "The URL is too long."
+
+
+class HeadTooLarge(RequestTooLarge):
+    """The headers are over the limit."""
+
+    status = 431
+    default_message = "The headers are too large."
+
+
+class RequestTimedOut(RequestError):
+    """The client took too long to send its request."""
+
+    status = 408
+    type = "invalid_request_error"
+    code = "request_timeout"
+    default_message = "The request did not arrive in time."
 
 
 class QueueFull(RequestError):

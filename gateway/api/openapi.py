@@ -20,6 +20,7 @@ from gateway.api.answer_schema import Error, Problem
 from gateway.api.path import Endpoint, Path
 from gateway.errors import (
     AuthenticationFailed,
+    HeadTooLarge,
     InsufficientScope,
     InternalError,
     InvalidJson,
@@ -27,7 +28,9 @@ from gateway.errors import (
     NotFound,
     RateLimitExceeded,
     RequestError,
+    RequestTimedOut,
     RequestTooLarge,
+    UrlTooLong,
 )
 from gateway.keys.scope import EVERY
 
@@ -180,7 +183,7 @@ def _bad(path: Path, schemas: Schemas) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _errors(path: Path) -> set[type[RequestError]]:
-    errors: set[type[RequestError]] = {InternalError, *path.errors}
+    errors: set[type[RequestError]] = {InternalError, *OF_ANY_REQUEST, *path.errors}
     if path.request is not None:
         errors |= {InvalidRequest, InvalidJson, RequestTooLarge}
     if path.scopes:
