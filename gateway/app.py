@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 from gateway.api import problems
 from gateway.api.access import Access
 from gateway.api.caller import guarded
+from gateway.api.direct import Direct
 from gateway.api.routes import PATHS, TEMPLATES
 from gateway.context.embed import Encoder, EncoderSettings
 from gateway.context.encoders import Encoders
@@ -92,6 +93,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     app = FastAPI(lifespan=lifespan, openapi_url=None)
     for path in PATHS:
         app.add_api_route(path.template, guarded(path), methods=[path.method], response_model=None)
+    app.add_middleware(Direct, routes=app.routes)
     app.add_middleware(Access, metrics=metrics, routes=TEMPLATES, new_id=new_request_id)
     problems.install(app)
     return app
