@@ -24,14 +24,15 @@ from gateway.context.remote import RemoteSettings
 from gateway.context.selector import Selector
 from gateway.context.shared_cache import SharedCache, SharedSettings
 from gateway.errors import ConfigError, EncoderError
+from gateway.flow.admission import Admission, QueueSettings
 from gateway.flow.bucket import TaskEntropies
 from gateway.flow.deps import Deps
 from gateway.flow.drain import Drain
 from gateway.flow.dry_build import dry_build
 from gateway.flow.environment import own_environment
-from gateway.flow.pipeline import serve
 from gateway.flow.lean import Lean
 from gateway.flow.opaque import OpaqueServers
+from gateway.flow.pipeline import serve
 from gateway.flow.record import Recorder
 from gateway.flow.shadow import Shadows
 from gateway.flow.step_log import StepLog
@@ -90,7 +91,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             await deps.pool.close()
             await deps.redis.aclose()
 
-    app = FastAPI(lifespan=lifespan, openapi_url=None)
+    app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)
     for path in PATHS:
         app.add_api_route(path.template, guarded(path), methods=[path.method], response_model=None)
     app.add_middleware(Direct, routes=app.routes)
@@ -109,6 +110,7 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
     step_log = StepLog(redis, settings, metrics, time.time)
     centre, replicas = open_centre(settings, dry_build), ReplicaBoard(redis, settings)
     watch_parts = WatchParts(redis, lambda: open_redis(settings), centre, lambda: config.snapshot, metrics)
+    pool = Pool.open(settings, time.monotonic, own_environment(settings, selector.version))
     return Deps(
         settings=settings,
         config=config,
@@ -121,7 +123,13 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
             settings, Lean(WordPieces(settings.opaque_tokenizers, time.monotonic)), step_log, time.monotonic
         ),
         step_log=step_log,
-        pool=Pool.open(settings, time.monotonic, own_environment(settings, selector.version)),
+        pool=pool,
+        admission=Admission(
+            pool,
+            QueueSettings(settings.queue_limit, settings.queue_timeout_s, settings.queue_ageing_s),
+            metrics,
+            time.monotonic,
+        ),
         roster=Roster(redis, settings.config_namespace),
         entropies=TaskEntropies(redis, settings.entropy_weight),
         recorder=Recorder(redis, settings, metrics),

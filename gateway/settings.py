@@ -93,6 +93,14 @@ class GatewaySettings(BaseSettings):
     request_timeout_s: Seconds = 600.0
     """A whole answer that is not streamed."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    worker_concurrency: Annotated[int, Field(ge=0, le=100_000)] = 0
+    """Turns of this gateway at one worker at once; 0: any number, and nobody waits here."""
+    queue_limit: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Turns that wait where every worker is full, for each bucket; 0: none does, the answer is 429."""
+    queue_timeout_s: Seconds = 30.0
+    """How long a turn may wait there."""
+    queue_ageing_s: Seconds = 10.0
+    """So much waiting is worth one step of priority."""
     affinity_chars: Annotated[int, Field(ge=0, le=1_000_000)] = 1_024
     """Prompts alike in so many first characters prefer one worker, whose cache has them; 0: none does."""
     patience_factor: Annotated[float, Field(ge=0.0, le=1_000.0)] = 3.0
@@ -174,6 +182,8 @@ class GatewaySettings(BaseSettings):
     """What ``gravity train context`` wrote; unset, what comes with the package."""
 
     ping_interval_s: Seconds = 15.0
+    write_timeout_s: Seconds = 30.0
+    """A client that takes nothing of its answer for so long has stopped reading: its turn ends."""
     drain_s: Annotated[float, Field(ge=0.0, le=3_600.0)] = 30.0
     """How long open answers may go on after SIGTERM."""
 

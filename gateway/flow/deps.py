@@ -52,6 +52,7 @@ class Deps:
     step_log: StepLog
     """Estimated steps on their way to Redis."""
     roster: Roster
+    admission: Admission
     entropies: TaskEntropies
     recorder: Recorder
     ledger: Ledger

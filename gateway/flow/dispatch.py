@@ -7,38 +7,26 @@ has gone to the client nothing is ever sent twice (NuGuard#455), because this st
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from gateway.errors import (
-    NoWorkers,
-    QueueFull,
-    RequestError,
-    UpstreamError,
-    UpstreamRejected,
-    UpstreamTimeout,
-    WorkerUnreachable,
-)
+from gateway.errors import RequestError, UpstreamError, UpstreamRejected
+from gateway.flow.attempt import Begun, verdict_of
+from gateway.flow.search import Search
 from gateway.flow.tally import Tally
 from gateway.flow.turn import Turn
 from gateway.pool.breaker import Verdict
 from gateway.pool.client import Reply
 from gateway.pool.refusal import refusal_inside_stream
-from gateway.pool.worker import Lease, Worker
-from gateway.telemetry.logs import log
+from gateway.pool.worker import Worker
 from worker.protocol import XARGS_KEY
 
 if TYPE_CHECKING:
     from gateway.flow.deps import Deps
-
-RETRY_AFTER_S = 1.0
-
-logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -48,11 +36,12 @@ async def dispatch(turn: Turn, deps: Deps, tally: Tally) -> AsyncIterator[tuple[
     Leaving it early, by an error or because the client has gone, closes the worker's connection, which stops
     its work. Raises ModelNotFound, NoWorkers, QueueFull, UpstreamError, UpstreamTimeout, UpstreamRejected.
     """
-    turn, reply, lease = await _find(turn, deps, tally)
+    attempt, begun = await Search(turn, deps, tally, body_for).find(partial(_begin, deps=deps))
+    tally.estimate, reply = begun.estimate, begun.reply
     verdict: Verdict = "neutral"
     ended = "error"
     try:
-        yield turn, reply
+        yield begun.turn, reply
         verdict, ended = "success", "stop"
         await reply.settle()
     except RequestError as error:
@@ -64,63 +53,18 @@ async def dispatch(turn: Turn, deps: Deps, tally: Tally) -> AsyncIterator[tuple[
     finally:
         tally.end_estimate(ended)
         reply.close()
-        lease.end(verdict)
+        attempt.lease.end(verdict)
 
 
-def verdict_of(error: BaseException) -> Verdict:
-    """4xx, 429 and 503 say nothing about a worker's health (sglang#25811)."""
-    return "failure" if isinstance(error, UpstreamError | UpstreamTimeout) else "neutral"
-
-
-def is_worth_retrying(error: RequestError) -> bool:
-    """Whether another worker may do better."""
-    return isinstance(error, UpstreamError | UpstreamTimeout | NoWorkers | QueueFull)
-
-
-async def _find(turn: Turn, deps: Deps, tally: Tally) -> tuple[Turn, Reply, Lease]:
-    tried: list[Worker] = []
-    failure: RequestError | None = None
-    while len(tried) < deps.settings.max_attempts:
-        try:
-            worker = deps.pool.pick(turn.model, turn.bucket, tried)
-        except NoWorkers as error:
-            failure = failure or error
-            break
-        if tried:
-            deps.metrics.retries.inc()
-        tried.append(worker)
-        tally.worker, tally.num_attempts = worker.name, len(tried)
-        sent = replace(
-            turn,
-            worker=worker.name,
-            num_attempts=len(tried),
-            environment=worker.environment,
-            upstream_body=body_for(turn, worker),
-        )
-        try:
-            sent, reply, lease = await _begun(sent, worker, deps, tally)
-        except RequestError as error:
-            log(logger, logging.WARNING, "worker_refused", worker=worker.name, code=error.code, turn=turn.id)
-            if not is_worth_retrying(error):
-                raise
-            # A full queue is worth telling: the client may simply come back.
-            failure = failure if isinstance(failure, QueueFull) else error
-            continue
-        return sent, reply, lease
-    if failure is None or isinstance(failure, WorkerUnreachable):
-        raise NoWorkers(retry_after_s=RETRY_AFTER_S) from failure
-    raise failure
-
-
-async def _begun(turn: Turn, worker: Worker, deps: Deps, tally: Tally) -> tuple[Turn, Reply, Lease]:
+async def _begin(turn: Turn, worker: Worker, deps: Deps) -> Begun:
     """Send the turn. What an opaque worker refuses of our own additions is left out at once (opaque.py)."""
     if worker.level == "native":
-        return turn, *await _attempt(turn, worker)
+        return Begun(turn, await _send(turn, worker), None)
     first = additions = await deps.opaque.additions(turn, worker)
     while True:
         sent = additions.laid_over(turn)
         try:
-            reply, lease = await _attempt(sent, worker)
+            reply = await _send(sent, worker)
         except UpstreamRejected as error:
             fewer = additions.fewer(error)
             if fewer is None:
@@ -129,22 +73,10 @@ async def _begun(turn: Turn, worker: Worker, deps: Deps, tally: Tally) -> tuple[
             continue
         if additions.is_reduced:
             deps.opaque.remember(turn, worker, additions, first)
-        tally.estimate = deps.opaque.estimate(sent, worker)
-        return sent, reply, lease
+        return Begun(sent, reply, deps.opaque.estimate(sent, worker))
 
 
-async def _attempt(turn: Turn, worker: Worker) -> tuple[Reply, Lease]:
-    lease = worker.take(turn.bucket)
-    try:
-        return await _begin(turn, worker), lease
-    except BaseException as error:  # a cancelled attempt is counted out too
-        if isinstance(error, WorkerUnreachable):
-            worker.failed_probe(error)
-        lease.end(verdict_of(error))
-        raise
-
-
-async def _begin(turn: Turn, worker: Worker) -> Reply:
+async def _send(turn: Turn, worker: Worker) -> Reply:
     """Send the request and wait for the first sign of an answer: an event, or the whole of it."""
     body = orjson.dumps(turn.upstream_body)
     reply = await worker.client.send(turn.endpoint, body, is_streaming=turn.is_streaming)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gateway.errors import ModelNotFound, NoWorkers, RequestError
+from gateway.errors import ModelNotFound, NoWorkers, QueueFull, RequestError
 from gateway.pool.affinity import discounted, preferred
 from gateway.pool.breaker import Breaker
 from gateway.pool.client import Timeouts, WorkerClient
 from gateway.pool.patience import HedgeBudget, PatienceSettings, patience_s
 from gateway.pool.roster import Registration
 from gateway.pool.tokens import TokenCounter, TokenCounts
-from gateway.pool.worker import NOTHING, Worker
+from gateway.pool.worker import NOTHING, Worker, nobody
 from gateway.settings import GatewaySettings
 from gateway.telemetry.logs import log
 
@@ -66,6 +66,12 @@ class Pool:
         self._make = make
         self._patience = patience
         self.hedges = HedgeBudget()
+        self.is_bounded = False
+        """Whether its workers can be full."""
+        self.on_end: Callable[[], None] = nobody
+        """Called when a request has ended."""
+        self.on_change: Callable[[], None] = nobody
+        """Called when a worker may have become ready, or ceased to be."""
         self._settled = frozenset(urls)
         self._leaving: tuple[Worker, ...] = ()
         self._has_changed = asyncio.Event()
@@ -95,9 +101,11 @@ class Pool:
 
         def make(url: str) -> Worker:
             breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s, clock)
-            return Worker(WorkerClient(url, timeouts, key), breaker, environment)
+            worker = Worker(WorkerClient(url, timeouts, key), breaker, environment)
+            worker.concurrency = settings.worker_concurrency
+            return worker
 
-        return cls(
+        pool = cls(
             settings.workers,
             make,
             PatienceSettings(
@@ -108,6 +116,8 @@ class Pool:
             probe_interval_s=settings.probe_interval_s,
             probe_timeout_s=settings.probe_timeout_s,
         )
+        pool.is_bounded = settings.worker_concurrency > 0
+        return pool
 
     async def close(self) -> None:
         for worker in (*self.workers, *self._leaving):
@@ -136,6 +146,7 @@ class Pool:
         self._has_changed.set()
         left = [worker.name for worker in gone]
         log(logger, logging.INFO, "workers_changed", added=added, gone=left)
+        self.on_change()
 
     def _made(self, url: str) -> Worker:
         worker = self._make(url)
@@ -145,6 +156,7 @@ class Pool:
     def _ended(self) -> None:
         if self._leaving:
             self._has_changed.set()
+        self.on_end()
 
     def is_settled(self, url: str) -> bool:
         """Whether NG_WORKERS names it."""
@@ -158,8 +170,9 @@ class Pool:
         Where prompts like this one have been (``affinity``, see affinity.py) it costs less; no busy worker
         is taken for it while another is idle.
 
-        Raises ModelNotFound where every worker is known and none has the model, NoWorkers where none of
-        those that may have it is ready (llm-d-router#1735: 503, not 429).
+        Raises QueueFull where those that are ready are full; ModelNotFound where every worker is known and
+        none has the model; NoWorkers where none of those that may have it is ready (llm-d-router#1735: 503,
+        not 429).
         """
         able = [worker for worker in self.workers if model in worker.models]
         if not able and self.workers and all(worker.is_known for worker in self.workers):
@@ -167,6 +180,9 @@ class Pool:
         ready = [worker for worker in able if worker.is_ready and worker not in tried]
         if not ready:
             raise NoWorkers(retry_after_s=max(1.0, self._probe_interval_s))
+        ready = [worker for worker in ready if worker.has_room]
+        if not ready:
+            raise QueueFull
         if len(ready) == 1:
             return ready[0]
         warm = None if affinity is None else preferred(ready, affinity)
@@ -272,6 +288,7 @@ class Pool:
         if worker.is_reachable != was_reachable:
             event = "worker_ready" if worker.is_reachable else "worker_out"
             log(logger, logging.INFO, event, worker=worker.name, reason=worker.reason)
+            self.on_change()
 
 
 def _why_out(worker: Worker) -> str:

@@ -102,6 +102,22 @@ class Metrics:
             ("worker",),
             registry=registry,
         )
+        self.queue_waiting = Gauge(
+            "gravity_queue_waiting", "Turns that wait for a worker with room", ("bucket",), registry=registry
+        )
+        self.queue_seconds = Histogram(
+            "gravity_queue_duration_seconds",
+            "How long turns waited that had to wait and got a worker",
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+        self.queue_refusals = Counter(
+            "gravity_queue_refusals",
+            "Turns refused by the queue: full, late (would surely miss the deadline), timeout, displaced (by "
+            "one more urgent)",
+            ("reason",),
+            registry=registry,
+        )
         self.records_not_written = Counter(
             "gravity_records_not_written",
             "Turn records lost because Redis was away or too slow",

@@ -1,4 +1,4 @@
-"""Prompts alike go where they were, measured by a simulation over the real pool; the workers are not asked."""
+"""Prompts alike go where they were, by a simulation over the real pool; the workers are not asked."""
 
 from __future__ import annotations
 
