@@ -48,6 +48,8 @@ class WorkerSettings(BaseSettings):
     max_body_bytes: Count = 16 * MIB
     ping_s: Seconds = 15.0
     """A comment goes out on a stream that was silent for so long."""
+    write_timeout_s: Seconds = 60.0
+    """A client that takes nothing of its answer for so long has stopped reading: its generation ends."""
     drain_s: Seconds = 30.0
     """After SIGTERM running streams may finish for so long."""
 

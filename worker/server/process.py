@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 
 from worker.engine.loop import EngineLoop, EngineSettings
 from worker.server.app import create_app
+from worker.server.patience import patient_protocol
 from worker.server.roster import Roster
 from worker.settings import WorkerSettings
 
@@ -40,6 +41,7 @@ def serve(settings: WorkerSettings, model_folder: Path) -> int:
         app,
         host=settings.host,
         port=settings.port,
+        http=patient_protocol(settings.write_timeout_s),
         log_config=None,
         access_log=False,
         server_header=False,
