@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 
+from gateway.api.connection import bounded
 from gateway.app import create_app
 from gateway.settings import GatewaySettings
 from gateway.telemetry.logs import configure_logging, log
@@ -71,6 +72,8 @@ def main() -> int:
         host=settings.host,
         port=settings.port,
         lifespan="on",
+        http=bounded(settings),
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from gateway.keys.gate import LOOPBACK, Caller, Visit
 from gateway.keys.memory import Wanted
 from gateway.store.lineage import DEFAULT_TASK
 
-LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+LOCAL_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 _CALLER = "gravity.caller"
 
 
@@ -86,7 +87,8 @@ def require_lane_choice(request: Request, deps: Deps) -> None:
 def is_local(request: Request) -> bool:
     """Whether both ends are this machine: the peer's address, and the name that it asked for.
 
-    The name is looked at because a page in a browser here can be made to ask for ours (DNS rebinding).
+    The name is looked at because a page in a browser here can be made to ask for ours (DNS rebinding). It is
+    read from the header itself: for one that it does not understand, Starlette would give our own address.
     """
     if request.client is None:
         return False
@@ -95,7 +97,8 @@ def is_local(request: Request) -> bool:
     except ValueError:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback and (request.url.hostname or "") in LOCAL_NAMES
+    hosts = request.headers.getlist("host")
+    return (mapped or address).is_loopback and len(hosts) == 1 and bool(LOCAL_HOST.fullmatch(hosts[0]))
 
 
 def _admitted(request: Request, deps: Deps, path: Path) -> Caller:

@@ -90,11 +90,14 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
+def shaped(error: RequestError, path: str) -> Response:
+    """The error as the surface of ``path`` writes it."""
+    return problem_response(error, path) if path.startswith(ADMIN_PREFIX) else error_response(error)
+
+
 def _shaped(request: Request, error: RequestError) -> Response:
     note_error(request.scope, error.code)
-    if request.url.path.startswith(ADMIN_PREFIX):
-        return problem_response(error, request.url.path)
-    return error_response(error)
+    return shaped(error, request.scope["path"])
 
 
 async def _request_error(request: Request, error: Exception) -> Response:

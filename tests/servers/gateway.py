@@ -81,7 +81,7 @@ def start_gateway(valkey_url: str) -> Iterator[StartGateway]:
             fields = {"redis_url": valkey_url, **settings}
             gateway = running.enter_context(serving(*workers, **fields))
             if wait:
-                _until(lambda: all(worker.is_reachable for worker in gateway.deps.pool.workers))
+                until(lambda: all(worker.is_reachable for worker in gateway.deps.pool.workers))
             return gateway
 
         yield start
@@ -96,7 +96,7 @@ def shared_gateway(valkey_url: str, server_loop: Loop) -> Iterator[Scripted]:
         serving(upstream.url, redis_url=valkey_url, breaker_failures=100) as gateway,
         httpx.Client(base_url=gateway.url, timeout=60.0) as client,
     ):
-        _until(lambda: gateway.deps.pool.has_ready_worker)
+        until(lambda: gateway.deps.pool.has_ready_worker)
         yield Scripted(gateway, upstream, client)
     upstream.stop()
 
@@ -105,7 +105,7 @@ def shared_gateway(valkey_url: str, server_loop: Loop) -> Iterator[Scripted]:
 def real_gateway(valkey_url: str, worker_server: RunningProcess) -> Iterator[Gateway]:
     """One gateway in front of the session's real worker."""
     with serving(worker_server.url, redis_url=valkey_url) as gateway:
-        _until(lambda: gateway.deps.pool.has_ready_worker)
+        until(lambda: gateway.deps.pool.has_ready_worker)
         yield gateway
 
 
@@ -119,6 +119,7 @@ def scripted(shared_gateway: Scripted) -> Scripted:
 @contextlib.contextmanager
 def serving(*workers: str, **settings: Any) -> Iterator[Gateway]:
     # Here, so that tests of other parts need not load the gateway.
+    from gateway.api.connection import bounded
     from gateway.app import create_app
     from gateway.settings import GatewaySettings
 
@@ -129,16 +130,24 @@ def serving(*workers: str, **settings: Any) -> Iterator[Gateway]:
         "preload_encoder": False,
         **settings,
     }
-    app = create_app(GatewaySettings(**fields))
+    settings_of_it = GatewaySettings(**fields)
+    app = create_app(settings_of_it)
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1
+        app,
+        lifespan="on",
+        http=bounded(settings_of_it),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:
-        _until(lambda: server.started or not thread.is_alive())
+        until(lambda: server.started or not thread.is_alive())
         assert server.started, "the gateway did not start"
         yield Gateway(f"http://127.0.0.1:{listener.getsockname()[1]}", app.state.deps)
     finally:
@@ -147,7 +156,7 @@ def serving(*workers: str, **settings: Any) -> Iterator[Gateway]:
         listener.close()
 
 
-def _until(condition: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + START_S
     while not condition():
         assert time.monotonic() < deadline, "the server did not become ready"
