@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeAlias
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+
+Fields: TypeAlias = dict[str, Any]
+"""A good body, the fields that have to be there first."""
 
 FUZZ = settings(
     derandomize=True,  # the same examples every time
@@ -45,7 +48,7 @@ JUNK: st.SearchStrategy[Any] = st.recursive(
     max_leaves=12,
 ) | st.sampled_from(([0] * 3_000, [""] * 3_000, {str(n): n for n in range(500)}, "x" * 5_000, [[]], {}))
 
-FIELDS: dict[str, dict[str, Any]] = {
+FIELDS: dict[str, Fields] = {
     "/v1/chat/completions": {
         "model": "fake-model",
         "messages": [{"role": "user", "content": "hello"}],
@@ -117,16 +120,23 @@ FIELDS: dict[str, dict[str, Any]] = {
 }
 
 
+def bodies(path: str) -> st.SearchStrategy[bytes]:
+    """Bodies for a path of the gateway."""
+    return bodies_of(FIELDS[path])
+
+
 @st.composite
-def bodies(draw: st.DrawFn, path: str) -> bytes:
-    """A body for ``path`` with junk in some fields, some left out, some made up; at times no JSON at all."""
-    usual = FIELDS[path]
+def bodies_of(draw: st.DrawFn, usual: Fields, always: tuple[str, ...] = ()) -> bytes:
+    """A body with junk in some fields, some left out, some made up; at times no JSON at all.
+
+    ``always`` are fields that may be junk but are never left out.
+    """
     body: dict[str, Any] = {}
     for name in draw(st.lists(st.sampled_from(list(usual)), unique=True)):
         body[name] = usual[name] if draw(st.integers(0, 2)) else draw(_near(usual[name]))
     # Most bodies get past the fields that have to be there: what lies behind them is looked at too.
-    for name in list(usual)[:2]:
-        if draw(st.integers(0, 3)):
+    for name in (*always, *list(usual)[:2]):
+        if name in always or draw(st.integers(0, 3)):
             body.setdefault(name, usual[name])
     if draw(st.integers(0, 4)) == 0:
         body |= draw(st.dictionaries(TEXT, JUNK, max_size=2))

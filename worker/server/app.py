@@ -88,6 +88,7 @@ def create_app(settings: WorkerSettings, engine: EngineLoop) -> Starlette:
     }
     observed = Middleware(Observed, metrics=metrics, clock_s=time.monotonic)
     app = Starlette(routes=ROUTES, lifespan=lifespan, exception_handlers=handlers, middleware=[observed])
+    app.router.redirect_slashes = False  # a redirect goes to whatever host the client named
     app.state.roster = roster
     return app
 
