@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 
-from gateway.cli import calibration, configuration, diagnosis, experiments, learning, processes, turns
+from gateway.cli import calibration, configuration, diagnosis, experiments, keys, learning, processes, turns
 from gateway.cli.root import app
 from gateway.errors import CommandError
 from gateway.stack.signals import InterruptedBySignal
@@ -16,6 +16,7 @@ __all__ = [
     "configuration",
     "diagnosis",
     "experiments",
+    "keys",
     "learning",
     "main",
     "processes",

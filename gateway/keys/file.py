@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -72,9 +71,8 @@ class KeyFile:
             raise ConfigError("two keys have the same id", file=str(self.path))
         return keys
 
-    @contextmanager
-    def changing(self) -> Iterator[dict[str, Key]]:
-        """Give the keys to change; they are written when the block ends, one writer at a time.
+    def change(self, key_id: str, changed: Callable[[Key | None], Key]) -> Key:
+        """Replace one key by what ``changed`` makes of it, one writer at a time.
 
         The file is written anew: its comments go.
         """
@@ -87,8 +85,9 @@ class KeyFile:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             keys = dict(self.read()) if self.path.exists() else {}
-            yield keys
+            keys[key_id] = changed(keys.get(key_id))
             self._write(keys)
+            return keys[key_id]
         finally:
             os.close(descriptor)
 

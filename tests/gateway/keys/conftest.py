@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -42,18 +40,37 @@ def namespace() -> str:
     return f"test-{uuid.uuid4().hex}"
 
 
-@pytest.fixture
-def open_store(tmp_path: Path, namespace: str, valkey_url: str) -> Callable[..., KeyStore]:
-    """Open a store of a namespace of its own: of a file, or of the fleet's keys alone."""
+class OpenStore:
+    """Opens stores of one namespace: of a file, or of the fleet's keys alone."""
 
-    def open_it(file: Path | None = None, url: str = valkey_url, **more: Any) -> KeyStore:
+    def __init__(self, folder: Path, namespace: str, url: str) -> None:
+        self._folder = folder
+        self._namespace = namespace
+        self._url = url
+        self._clients: list[Redis] = []
+
+    def __call__(self, file: Path | None = None, url: str = "") -> KeyStore:
+        redis = Redis.from_url(url or self._url, socket_timeout=2.0, socket_connect_timeout=2.0)
+        self._clients.append(redis)
         sources = KeySources(
             file=KeyFile(file) if file else None,
-            redis=Redis.from_url(url, socket_timeout=2.0, socket_connect_timeout=2.0),
-            names=KeyNames(namespace),
-            copy=KeyCopy(tmp_path / "copy.json"),
+            redis=redis,
+            names=KeyNames(self._namespace),
+            copy=KeyCopy(self._folder / "copy.json"),
             poll_s=0.2,
         )
-        return KeyStore(sources, more.get("clock", time.time))
+        return KeyStore(sources, time.time)
 
-    return open_it
+    async def reloaded(self, store: KeyStore) -> None:
+        """Read the fleet's keys once, in a loop that ends then."""
+        await store.reload_fleet()
+        await self.close()
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.aclose()
+
+
+@pytest.fixture
+def open_store(tmp_path: Path, namespace: str, valkey_url: str) -> OpenStore:
+    return OpenStore(tmp_path, namespace, valkey_url)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,11 +12,10 @@ from gateway.keys.gate import Gate, Visit
 from gateway.keys.scope import Scope
 from gateway.keys.store import KeyStore
 from gateway.settings import GatewaySettings
-from tests.gateway.keys.conftest import Shelf, made_key
+from tests.gateway.keys.conftest import OpenStore, Shelf, made_key
 
 KEY = "an-admin-key-of-32-characters-xx"
 KEYS = {"admin_key": KEY, "config_key": "a-config-key", "read_key": "a-read-key"}
-OpenStore = Callable[..., KeyStore]
 
 
 def visit(scope: Scope, presented: str | None, **more: Any) -> Visit:
