@@ -36,6 +36,7 @@ from gateway.flow.pipeline import serve
 from gateway.flow.record import Recorder
 from gateway.flow.shadow import Shadows
 from gateway.flow.step_log import StepLog
+from gateway.flow.tracing import open_tracing
 from gateway.keys.opening import open_gate, open_limiter
 from gateway.outcomes.feedback import FeedbackBook
 from gateway.outcomes.guardrail import GuardrailWatch, WatchParts, lock_key
@@ -87,6 +88,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             await deps.ledger.close()
             await deps.recorder.close()
             await deps.step_log.close()
+            await asyncio.to_thread(deps.tracing.close)
             await deps.limiter.close()
             await deps.pool.close()
             await deps.redis.aclose()
@@ -142,6 +144,7 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
         shadows=Shadows(serve, settings.max_shadows),
         drain=Drain(),
         metrics=metrics,
+        tracing=open_tracing(settings, replicas.replica_id, lambda: pool.models),
         fields=FieldNotes(logger),
         redis=redis,
         redis_watch=RedisWatch(redis),

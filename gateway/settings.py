@@ -111,6 +111,13 @@ class GatewaySettings(BaseSettings):
     breaker_failures: Annotated[int, Field(ge=1, le=100)] = 3
     breaker_cooldown_s: Seconds = 5.0
 
+    otel_endpoint: str | None = None
+    """Base URL of an OpenTelemetry collector that takes OTLP over HTTP; unset, nothing is traced."""
+    otel_sample_ratio: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
+    """Share of the traces that begin here; ``OTEL_TRACES_SAMPLER`` replaces it."""
+    otel_prompt_text: bool = False
+    """Put prompts and answers into spans."""
+
     opaque_logprobs: bool = True
     """Ask opaque workers for the likeliest tokens of each step, and estimate H from them."""
     opaque_vocabulary_size: Annotated[int, Field(ge=2, le=10_000_000)] = 262_144
@@ -238,6 +245,18 @@ class GatewaySettings(BaseSettings):
         if parts.username is not None or parts.password is not None:
             raise ValueError("an encoder's key belongs into NG_ENCODER_API_KEY, not into its address")
         return url.rstrip("/").removesuffix("/v1")
+
+    @field_validator("otel_endpoint")
+    @classmethod
+    def _collector_address(cls, url: str | None) -> str | None:
+        if not url:
+            return None
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("a collector's address is http://HOST or https://HOST, and no query")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("a collector's key belongs into OTEL_EXPORTER_OTLP_HEADERS, not its address")
+        return url.rstrip("/")
 
     @field_validator("encoder_api_key")
     @classmethod

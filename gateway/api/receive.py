@@ -16,6 +16,7 @@ from gateway.context.asked import recent
 from gateway.flow.assign import LANE_HEADER
 from gateway.flow.deps import Deps
 from gateway.flow.turn import Endpoint, Turn
+from gateway.telemetry.spans import Parent
 
 
 async def receive(request: Request, deps: Deps, endpoint: Endpoint) -> Turn:
@@ -41,6 +42,7 @@ async def receive(request: Request, deps: Deps, endpoint: Endpoint) -> Turn:
         wants_usage=options.get("include_usage") is True,
         user=body.get("user") or "",
         headers=headers,
+        parent=Parent.of(request.headers),
         documents=normalised(body.get("documents")),
         requested_task=body.get("task") or "",
         gravity_override=MappingProxyType(body.get("gravity") or {}),

@@ -30,6 +30,7 @@ from gateway.store.replicas import ReplicaBoard
 from gateway.store.watch import ConfigStore
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.once import FieldNotes
+from gateway.telemetry.spans import Tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Deps:
     shadows: Shadows
     drain: Drain
     metrics: Metrics
+    tracing: Tracing
     fields: FieldNotes
     redis: Redis
     redis_watch: RedisWatch

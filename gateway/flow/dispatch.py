@@ -7,7 +7,7 @@ has gone to the client nothing is ever sent twice (NuGuard#455), because this st
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from gateway.pool.breaker import Verdict
 from gateway.pool.client import Reply
 from gateway.pool.refusal import refusal_inside_stream
 from gateway.pool.worker import Worker
+from gateway.telemetry.spans import TurnSpan
 from worker.protocol import XARGS_KEY
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ async def dispatch(turn: Turn, deps: Deps, tally: Tally) -> AsyncIterator[tuple[
     Leaving it early, by an error or because the client has gone, closes the worker's connection, which stops
     its work. Raises ModelNotFound, NoWorkers, QueueFull, UpstreamError, UpstreamTimeout, UpstreamRejected.
     """
-    attempt, begun = await Search(turn, deps, tally, body_for).find(partial(_begin, deps=deps))
+    attempt, begun = await Search(turn, deps, tally, body_for).find(
+        partial(_begin, deps=deps, span=tally.span)
+    )
     tally.estimate, reply = begun.estimate, begun.reply
     verdict: Verdict = "neutral"
     ended = "error"
@@ -56,15 +59,15 @@ async def dispatch(turn: Turn, deps: Deps, tally: Tally) -> AsyncIterator[tuple[
         attempt.lease.end(verdict)
 
 
-async def _begin(turn: Turn, worker: Worker, deps: Deps) -> Begun:
+async def _begin(turn: Turn, worker: Worker, deps: Deps, span: TurnSpan) -> Begun:
     """Send the turn. What an opaque worker refuses of our own additions is left out at once (opaque.py)."""
     if worker.level == "native":
-        return Begun(turn, await _send(turn, worker), None)
+        return Begun(turn, await _send(turn, worker, span), None)
     first = additions = await deps.opaque.additions(turn, worker)
     while True:
         sent = additions.laid_over(turn)
         try:
-            reply = await _send(sent, worker)
+            reply = await _send(sent, worker, span)
         except UpstreamRejected as error:
             fewer = additions.fewer(error)
             if fewer is None:
@@ -76,10 +79,17 @@ async def _begin(turn: Turn, worker: Worker, deps: Deps) -> Begun:
         return Begun(sent, reply, deps.opaque.estimate(sent, worker))
 
 
-async def _send(turn: Turn, worker: Worker) -> Reply:
-    """Send the request and wait for the first sign of an answer: an event, or the whole of it."""
+async def _send(turn: Turn, worker: Worker, span: TurnSpan) -> Reply:
+    """Send the request, as a part of the turn's trace, and wait for the first sign of an answer."""
+    with span.part("dispatch", "client") as part:
+        part.tell({"gravity.worker": worker.name, "gravity.worker_level": worker.level})
+        return await _answering(turn, worker, part.headers)
+
+
+async def _answering(turn: Turn, worker: Worker, headers: Mapping[str, str]) -> Reply:
+    """Return the answer once there is something of it: an event, or the whole."""
     body = orjson.dumps(turn.upstream_body)
-    reply = await worker.client.send(turn.endpoint, body, is_streaming=turn.is_streaming)
+    reply = await worker.client.send(turn.endpoint, body, is_streaming=turn.is_streaming, headers=headers)
     try:
         if not turn.is_streaming:
             await reply.whole()

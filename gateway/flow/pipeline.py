@@ -22,6 +22,7 @@ from gateway.flow.bucket import bucket
 from gateway.flow.deps import Deps
 from gateway.flow.dispatch import dispatch
 from gateway.flow.expose import expose
+from gateway.flow.facts import facts_of
 from gateway.flow.prune import prune
 from gateway.flow.record import record
 from gateway.flow.relay import Emit, relay
@@ -43,15 +44,18 @@ async def serve(turn: Turn, deps: Deps, emit: Emit) -> Turn:
     cancelled (the client has gone) stops the work in whatever stage it is.
     """
     tally = Tally(deps.monotonic)
+    tally.span = deps.tracing.turn(turn.parent, turn.received_at)
     try:
         async with deps.drain.turn():
             turn = await assign(turn, deps)
             turn = await expose(turn, deps)
-            turn = await prune(turn, deps)
+            with tally.span.part("prune"):
+                turn = await prune(turn, deps)
             turn = await shape(turn, deps)
             turn = await bucket(turn, deps)
             async with dispatch(turn, deps, tally) as (turn, reply):
-                await relay(turn, reply, tally, emit)
+                with tally.span.part("relay"):
+                    await relay(turn, reply, tally, emit)
     except RequestError as error:
         tally.fail(error)
         raise
@@ -66,4 +70,6 @@ async def serve(turn: Turn, deps: Deps, emit: Emit) -> Turn:
             replace(turn, worker=tally.worker, num_attempts=tally.num_attempts, outcome=tally.outcome()),
             deps,
         )
+        if deps.tracing.is_on:
+            tally.span.end(facts_of(turn, has_prompt_text=deps.tracing.has_prompt_text))
     return turn

@@ -18,6 +18,7 @@ from gateway.context.report import Document, PruneReport
 from gateway.flow.turn import Turn
 from gateway.settings import TextRetention
 from gateway.store.document import TaskDocument
+from gateway.telemetry.spans import Parent
 from gateway.trace.keys import text_hash as text_hash
 from worker.protocol import DecodeControls
 
@@ -52,6 +53,7 @@ def without_texts(turn: Turn, hide: Hide) -> Turn:
         body=_parameters(turn.body),
         upstream_body=_parameters(turn.upstream_body),
         user=hide(turn.user),
+        parent=Parent(turn.parent.traceparent),
         headers={},
         documents=tuple(_hidden_document(document, hide) for document in turn.documents),
         question=hide(turn.question),

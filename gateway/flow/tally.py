@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from gateway.errors import RequestError
 from gateway.flow.estimate import Figures, TurnEstimate
 from gateway.flow.turn import Outcome
+from gateway.telemetry.spans import NO_SPAN, TurnSpan
 from worker.protocol import TurnSummary
 
 MAX_TEXT_CHARS = 1_000_000
@@ -33,6 +34,7 @@ class Tally:
         self._is_complete = False
         self.worker = ""
         self.num_attempts = 0
+        self.span: TurnSpan = NO_SPAN
         self.estimate: TurnEstimate | None = None
         """What reads the answer's log-probabilities, where an opaque worker shows them."""
 

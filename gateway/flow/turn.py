@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from gateway.context.report import Document, PruneReport
 from gateway.store.document import TaskDocument
+from gateway.telemetry.spans import NO_PARENT, Parent
 from worker.protocol import DecodeControls
 
 Endpoint: TypeAlias = Literal["/v1/chat/completions", "/v1/completions"]
@@ -86,6 +87,8 @@ class Turn:
     """Id of the key that the request came with; empty where none is asked for."""
     priority: int = 0
     """What the caller's key says; the larger is served first, and shed last."""
+    parent: Parent = NO_PARENT
+    """The trace that the request belongs to, as its client says."""
     shadow_of: str = ""
     """The turn that this one repeats in the control's way; nobody waits for its answer."""
 

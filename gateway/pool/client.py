@@ -29,6 +29,7 @@ MAX_ENVIRONMENT_BYTES = 8 * 1024
 """It goes into every turn's record."""
 MAX_WORD = 100
 SETTLE_S = 0.1
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 LARGE_BYTES = 1024 * 1024
 
 
@@ -147,7 +148,9 @@ class WorkerClient:
     def is_closed(self) -> bool:
         return self._session.closed
 
-    async def send(self, path: str, body: bytes, *, is_streaming: bool) -> Reply:
+    async def send(
+        self, path: str, body: bytes, *, is_streaming: bool, headers: Mapping[str, str] = NO_HEADERS
+    ) -> Reply:
         """Send a request and return its answer once the worker says 200.
 
         Raises WorkerUnreachable, UpstreamError, UpstreamTimeout, or what the worker's refusal means.
@@ -155,7 +158,7 @@ class WorkerClient:
         limit_s = self._timeouts.first_token_s if is_streaming else self._timeouts.whole_s
         with _translated():
             async with asyncio.timeout(limit_s):
-                response = await self._post(path, body)
+                response = await self._post(path, body, headers)
                 if response.status == 200:
                     return Reply(response, self._timeouts)
                 try:
@@ -207,12 +210,14 @@ class WorkerClient:
         seen = {"level": "opaque", **_seen_environment(answer, server)}
         return Capabilities("opaque", models, _vocabulary_sizes(answer), seen)
 
-    async def _post(self, path: str, body: bytes) -> aiohttp.ClientResponse:
+    async def _post(
+        self, path: str, body: bytes, headers: Mapping[str, str] = NO_HEADERS
+    ) -> aiohttp.ClientResponse:
         data: bytes | io.BytesIO = body if len(body) < LARGE_BYTES else io.BytesIO(body)
         return await self._session.post(
             self.url + path,
             data=data,
-            headers={"Content-Type": "application/json"},
+            headers={"Content-Type": "application/json", **headers},
             allow_redirects=False,
         )
 

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """``whole``: ids that are a form of the word by themselves; ``first``: those that longer forms begin with."""
+    """``whole``: ids that are a form of the word; ``first``: those that longer forms begin with."""
 
     whole: frozenset[int]
     first: frozenset[int]

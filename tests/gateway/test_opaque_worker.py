@@ -109,7 +109,7 @@ def test_every_steps_true_entropy_lies_within_its_bounds(
 
 def _gravity_of(response: httpx.Response, is_streaming: bool) -> dict[str, Any]:
     if not is_streaming:
-        return response.json()["gravity"]
+        return dict(response.json()["gravity"])
     told: dict[str, Any] = {}
     for event in events_of(response.content):
         told |= event.get("gravity", {}) if isinstance(event, dict) else {}

@@ -48,7 +48,7 @@ class Front:
             await self._runner.cleanup()
 
     async def _handle(self, request: web.Request) -> web.Response:
-        body = await request.json() if request.can_read_body else None
+        body: Any = await request.json() if request.can_read_body else None
         if request.path == "/tokenize" and not self.has_tokenizer:
             return web.Response(status=404)
         if request.path.endswith("completions"):

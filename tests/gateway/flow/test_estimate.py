@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+from scipy.optimize import linprog  # type: ignore[import-untyped]
 
 from gateway.flow.estimate import BATCH_STEPS, Asked, ChoiceEstimate, TurnEstimate
 from gateway.flow.logprobs import SILENT
