@@ -16,6 +16,7 @@ from gateway.api import problems
 from gateway.api.access import Access
 from gateway.api.caller import guarded
 from gateway.api.direct import Direct
+from gateway.api.origins import NamedOrigins
 from gateway.api.routes import PATHS, TEMPLATES
 from gateway.context.embed import Encoder, EncoderSettings
 from gateway.context.encoders import Encoders
@@ -98,6 +99,8 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         app.add_api_route(path.template, guarded(path), methods=[path.method], response_model=None)
     app.add_middleware(Direct, routes=app.routes)
     app.add_middleware(Access, metrics=metrics, routes=TEMPLATES, new_id=new_request_id)
+    if settings.cors_origins:
+        app.add_middleware(NamedOrigins, origins=settings.cors_origins)
     problems.install(app)
     return app
 
@@ -189,6 +192,7 @@ def _encoders(settings: GatewaySettings, redis: Redis, metrics: Metrics) -> Enco
     )
     return Encoders(Encoder(local, shared, metrics), Encoder(remote, shared, metrics))
 
+        allowed_networks=settings.allowed_networks,
 
 def new_turn_id() -> str:
     return f"turn-{uuid.uuid4().hex}"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from gateway.addresses import Network, check_url
 
 TextRetention: TypeAlias = Literal["full", "hashed", "none"]
 ConfigStoreKind: TypeAlias = Literal["files", "redis"]
@@ -40,10 +43,9 @@ class _SecretFiles(PydanticBaseSettingsSource):
         return values
 
 
-def check_worker_url(url: str) -> None:
+def check_worker_url(url: str, allowed: Sequence[Network] = ()) -> None:
     """Raise ValueError where ``url`` cannot be a worker's address, of the settings or registered later."""
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f"a worker's address begins with http:// or https://: {url!r}")
+    check_url(url, "a worker's address", allowed)
 
 
 class GatewaySettings(BaseSettings):
@@ -79,6 +81,12 @@ class GatewaySettings(BaseSettings):
     redis_timeout_s: Seconds = 1.0
 
     workers: Annotated[tuple[str, ...], NoDecode] = ("http://127.0.0.1:8081",)
+    allowed_networks: Annotated[tuple[Network, ...], NoDecode] = ()
+    """Networks such as 169.254.10.0/24, separated by commas: workers and encoders may be there although
+    link-local and metadata addresses are refused."""
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    """Origins such as https://app.example, separated by commas, whose pages may call /v1. By default none."""
+
     """Base URLs, separated by commas."""
     worker_api_key: SecretStr | None = None
     """Sent to workers as a bearer token; a client's own key never is."""
@@ -214,7 +222,19 @@ class GatewaySettings(BaseSettings):
     entropy_weight: Annotated[float, Field(gt=0.0, le=1.0)] = 0.05
     """Weight of a new turn in a task's running mean of s."""
 
-    @field_validator("workers", mode="before")
+    @field_validator("shed_at", mode="before")
+    @classmethod
+    def _shares(cls, value: object) -> object:
+        return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
+
+    @field_validator("shed_at")
+    @classmethod
+    def _rising(cls, shares: tuple[float, ...]) -> tuple[float, ...]:
+        if list(shares) != sorted(set(shares)):
+            raise ValueError("each step of shedding begins later than the one before")
+        return shares
+
+    @field_validator("workers", "allowed_networks", "cors_origins", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         parts = value.split(",") if isinstance(value, str) else value
@@ -224,26 +244,19 @@ class GatewaySettings(BaseSettings):
 
     @field_validator("workers")
     @classmethod
-    def _addresses(cls, workers: tuple[str, ...]) -> tuple[str, ...]:
+    def _addresses(cls, workers: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         for url in workers:
-            check_worker_url(url)
+            check_worker_url(url, info.data.get("allowed_networks", ()))
         if len(set(workers)) != len(workers):
             raise ValueError("a worker is named twice")
         return workers
 
     @field_validator("encoder_url")
     @classmethod
-    def _encoder_address(cls, url: str | None) -> str | None:
+    def _encoder_address(cls, url: str | None, info: ValidationInfo) -> str | None:
         if not url:
             return None
-        parts = urlsplit(url)
-        is_plain = parts.port != 0 and not parts.query and not parts.fragment
-        if parts.scheme not in ("http", "https") or not parts.hostname or not is_plain:
-            raise ValueError(
-                "an encoder's address is http://HOST or https://HOST, with a port and a path or not"
-            )
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("an encoder's key belongs into NG_ENCODER_API_KEY, not into its address")
+        check_url(url, "an encoder's address", info.data.get("allowed_networks", ()))
         return url.rstrip("/").removesuffix("/v1")
 
     @field_validator("otel_endpoint")
@@ -257,6 +270,15 @@ class GatewaySettings(BaseSettings):
         if parts.username is not None or parts.password is not None:
             raise ValueError("a collector's key belongs into OTEL_EXPORTER_OTLP_HEADERS, not its address")
         return url.rstrip("/")
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            check_url(origin, "an origin")
+            if urlsplit(origin).path:
+                raise ValueError("an origin is a scheme, a host and perhaps a port")
+        return origins
 
     @field_validator("encoder_api_key")
     @classmethod

@@ -40,6 +40,7 @@ pytest_plugins = [
     "tests.servers.upstream",
     "tests.servers.gateway",
     "tests.servers.embeddings",
+    "tests.servers.attacked",
     "tests.pruning",
 ]
 

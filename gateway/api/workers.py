@@ -61,7 +61,7 @@ async def register_worker(request: Request) -> Response:
     deps = deps_of(request)
     who = caller_of(request.scope).name
     sent = as_body(WorkerBody, parsed(await read_body(request, deps.settings.max_body_bytes)))
-    url = _checked(sent.url)
+    url = _checked(sent.url, deps)
     await deps.roster.register(url, by=who, lifetime_s=sent.lifetime_s, drains=sent.drains)
     return await _listed(deps)
 
@@ -115,10 +115,10 @@ async def _listed(deps: Deps) -> Response:
     return Response(orjson.dumps(asdict(listed)), media_type="application/json")
 
 
-def _checked(url: str) -> str:
+def _checked(url: str, deps: Deps) -> str:
     address = url.strip().rstrip("/")
     try:
-        check_worker_url(address)
+        check_worker_url(address, deps.settings.allowed_networks)
     except ValueError as error:
         raise InvalidRequest(f"url: {error}", param="url") from error
     return address

@@ -14,6 +14,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from gateway.addresses import Network
+from gateway.context.checked_transport import CheckedTransport
 from gateway.context.cooldown import Cooldown
 from gateway.context.encoding import Encoding, Vectors
 from gateway.context.windows import WINDOW_BYTES, windows
@@ -40,6 +42,8 @@ class RemoteSettings:
     timeout_s: float = 10.0
     """For one call."""
     cache_bytes: int = 256 * 2**20
+    allowed_networks: tuple[Network, ...] = ()
+    """Where it may be although such addresses are out of bounds."""
 
 
 class RemoteSource:
@@ -57,6 +61,7 @@ class RemoteSource:
             timeout=httpx.Timeout(None, connect=_CONNECT_S),  # the whole call is timed below
             follow_redirects=False,
             trust_env=False,
+            transport=CheckedTransport(settings.allowed_networks),
         )
         self._failure = Cooldown(_AWAY_S, clock)
         self.dimension: int | None = None

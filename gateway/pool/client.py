@@ -14,7 +14,9 @@ from typing import Any, Literal, TypeAlias
 import aiohttp
 import orjson
 
+from gateway.addresses import Network
 from gateway.errors import UpstreamError, UpstreamTimeout, WorkerUnreachable
+from gateway.pool.connector import checked_sockets
 from gateway.pool.events import EventParser
 from gateway.pool.refusal import refusal
 
@@ -128,14 +130,19 @@ class Reply:
 class WorkerClient:
     """Speaks the OpenAI surface to one worker."""
 
-    def __init__(self, url: str, timeouts: Timeouts, api_key: str | None = None) -> None:
+    def __init__(
+        self, url: str, timeouts: Timeouts, api_key: str | None = None, allowed: Sequence[Network] = ()
+    ) -> None:
+        """``allowed`` are networks that may be connected to although they are out of bounds."""
         self.url = url
         self._timeouts = timeouts
         headers = {"Accept-Encoding": "identity"}
         if api_key is not None:
             headers["Authorization"] = f"Bearer {api_key}"
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S),
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=KEEPALIVE_S, socket_factory=checked_sockets(allowed)
+            ),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect_s),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
@@ -198,7 +205,10 @@ class WorkerClient:
     async def capabilities(self, *, timeout_s: float) -> Capabilities:
         """Ask the worker what it is and whether it is ready. Raises UpstreamError where it is not."""
         with _translated():
-            async with asyncio.timeout(timeout_s), self._session.get(f"{self.url}/v1/models") as response:
+            async with (
+                asyncio.timeout(timeout_s),
+                self._session.get(f"{self.url}/v1/models", allow_redirects=False) as response,
+            ):
                 answer = _parsed(response.status, await _read_bounded(response, MAX_ANSWER_BYTES))
                 is_native = LEVEL_HEADER in response.headers
                 server = response.headers.get("Server", "")

@@ -101,7 +101,7 @@ class Pool:
 
         def make(url: str) -> Worker:
             breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s, clock)
-            worker = Worker(WorkerClient(url, timeouts, key), breaker, environment)
+            worker = Worker(WorkerClient(url, timeouts, key, settings.allowed_networks), breaker, environment)
             worker.concurrency = settings.worker_concurrency
             return worker
 
