@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -35,6 +36,9 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._loop = asyncio.get_running_loop()
+            # What was made so far stays: the collector need not walk over it again and again.
+            gc.collect()
+            gc.freeze()
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             name = f"[{host}]" if ":" in host else host
             log(logger, logging.INFO, "ready", url=f"http://{name}:{port}", pid=os.getpid())

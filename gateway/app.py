@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from secrets import token_hex
 
 from fastapi import FastAPI
 from redis.asyncio import Redis
@@ -195,11 +196,11 @@ def _encoders(settings: GatewaySettings, redis: Redis, metrics: Metrics) -> Enco
         allowed_networks=settings.allowed_networks,
 
 def new_turn_id() -> str:
-    return f"turn-{uuid.uuid4().hex}"
+    return f"turn-{token_hex(16)}"
 
 
 def new_request_id() -> str:
-    return f"req-{uuid.uuid4().hex}"
+    return f"req-{token_hex(16)}"
 
 
 def _watches(deps: Deps) -> dict[str, Callable[[], Awaitable[None]]]:

@@ -39,7 +39,7 @@ async def assign(turn: Turn, deps: Deps) -> Turn:
     assignment, arm = choose_lane(turn, experiment)
     if arm.task is not None:
         task = snapshot.tasks.get(arm.task, task)
-    return replace(turn, task=task, config_sha=snapshot.sha, assignment=assignment)
+    return turn.grown(task=task, config_sha=snapshot.sha, assignment=assignment)
 
 
 def requested_task(name: str, tasks: Mapping[str, TaskDocument]) -> TaskDocument:

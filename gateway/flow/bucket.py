@@ -12,7 +12,6 @@ import logging
 from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from redis.asyncio import Redis
@@ -56,7 +55,7 @@ async def bucket(turn: Turn, deps: Deps) -> Turn:
     expected_s = deps.entropies.expected_s(task, turn.model)
     number = bucket_of(expected_s, task.buckets.edges)
     controls = turn.controls.model_copy(update={"bucket": number})
-    return replace(turn, expected_s=expected_s, bucket=number, controls=controls)
+    return turn.grown(expected_s=expected_s, bucket=number, controls=controls)
 
 
 def bucket_of(expected_s: float | None, edges: tuple[float, ...]) -> int:

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Protocol
 
 from gateway.errors import InternalError, RequestError
@@ -67,7 +66,7 @@ async def serve(turn: Turn, deps: Deps, emit: Emit) -> Turn:
         raise
     finally:
         turn = await record(
-            replace(turn, worker=tally.worker, num_attempts=tally.num_attempts, outcome=tally.outcome()),
+            turn.grown(worker=tally.worker, num_attempts=tally.num_attempts, outcome=tally.outcome()),
             deps,
         )
         if deps.tracing.is_on:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gateway.context.decide import PruneOptions, PruneQuery, unpruned_report
@@ -34,7 +33,7 @@ async def prune(turn: Turn, deps: Deps) -> Turn:
         report = await _untouched(query, context, turn.model, OFF_IN_LANE, deps)
     if report.note:
         log(logger, logging.INFO, "prune_note", turn=turn.id, note=report.note)
-    return replace(turn, prune_report=report)
+    return turn.grown(prune_report=report)
 
 
 async def report_on(query: PruneQuery, context: ContextSection, model: str, deps: Deps) -> PruneReport:

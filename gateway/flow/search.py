@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gateway.errors import (
@@ -121,8 +120,7 @@ class Search:
         turn, deps, worker = self._turn, self._deps, place.worker
         self._tried.append(worker)
         self._tally.worker, self._tally.num_attempts = worker.name, len(self._tried)
-        sent = replace(
-            turn,
+        sent = turn.grown(
             worker=worker.name,
             num_attempts=len(self._tried),
             environment=worker.environment,

