@@ -37,6 +37,7 @@ from gateway.flow.opaque import OpaqueServers
 from gateway.flow.pipeline import serve
 from gateway.flow.record import Recorder
 from gateway.flow.shadow import Shadows
+from gateway.flow.shedding import Shedding, ShedSettings
 from gateway.flow.step_log import StepLog
 from gateway.flow.tracing import open_tracing
 from gateway.keys.opening import open_gate, open_limiter
@@ -99,9 +100,9 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     for path in PATHS:
         app.add_api_route(path.template, guarded(path), methods=[path.method], response_model=None)
     app.add_middleware(Direct, routes=app.routes)
-    app.add_middleware(Access, metrics=metrics, routes=TEMPLATES, new_id=new_request_id)
     if settings.cors_origins:
         app.add_middleware(NamedOrigins, origins=settings.cors_origins)
+    app.add_middleware(Access, metrics=metrics, routes=TEMPLATES, new_id=new_request_id)
     problems.install(app)
     return app
 
@@ -117,6 +118,8 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
     centre, replicas = open_centre(settings, dry_build), ReplicaBoard(redis, settings)
     watch_parts = WatchParts(redis, lambda: open_redis(settings), centre, lambda: config.snapshot, metrics)
     pool = Pool.open(settings, time.monotonic, own_environment(settings, selector.version))
+    queue = QueueSettings(settings.queue_limit, settings.queue_timeout_s, settings.queue_ageing_s)
+    admission = Admission(pool, queue, metrics, time.monotonic)
     return Deps(
         settings=settings,
         config=config,
@@ -130,11 +133,11 @@ def compose(settings: GatewaySettings, metrics: Metrics) -> Deps:
         ),
         step_log=step_log,
         pool=pool,
-        admission=Admission(
-            pool,
-            QueueSettings(settings.queue_limit, settings.queue_timeout_s, settings.queue_ageing_s),
+        admission=admission,
+        shedding=Shedding(
+            admission,
+            ShedSettings(settings.shed_at, settings.shed_budget_factor, settings.shed_token_budget),
             metrics,
-            time.monotonic,
         ),
         roster=Roster(redis, settings.config_namespace),
         entropies=TaskEntropies(redis, settings.entropy_weight),
@@ -190,10 +193,10 @@ def _encoders(settings: GatewaySettings, redis: Redis, metrics: Metrics) -> Enco
         # A server that hangs is noticed before the request gives up.
         timeout_s=settings.encoder_timeout_s / 2,
         cache_bytes=settings.encoder_cache_bytes,
+        allowed_networks=settings.allowed_networks,
     )
     return Encoders(Encoder(local, shared, metrics), Encoder(remote, shared, metrics))
 
-        allowed_networks=settings.allowed_networks,
 
 def new_turn_id() -> str:
     return f"turn-{token_hex(16)}"

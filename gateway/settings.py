@@ -19,6 +19,7 @@ ConfigStoreKind: TypeAlias = Literal["files", "redis"]
 Keyless: TypeAlias = Literal["loopback", "anyone", "nobody"]
 LaneOverride: TypeAlias = Literal["auto", "anyone", "admin"]
 
+Share = Annotated[float, Field(gt=0.0, le=1.0)]
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0)]
 
 
@@ -80,13 +81,13 @@ class GatewaySettings(BaseSettings):
     redis_url_file: str | None = None
     redis_timeout_s: Seconds = 1.0
 
-    workers: Annotated[tuple[str, ...], NoDecode] = ("http://127.0.0.1:8081",)
     allowed_networks: Annotated[tuple[Network, ...], NoDecode] = ()
     """Networks such as 169.254.10.0/24, separated by commas: workers and encoders may be there although
     link-local and metadata addresses are refused."""
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Origins such as https://app.example, separated by commas, whose pages may call /v1. By default none."""
 
+    workers: Annotated[tuple[str, ...], NoDecode] = ("http://127.0.0.1:8081",)
     """Base URLs, separated by commas."""
     worker_api_key: SecretStr | None = None
     """Sent to workers as a bearer token; a client's own key never is."""
@@ -109,6 +110,13 @@ class GatewaySettings(BaseSettings):
     """How long a turn may wait there."""
     queue_ageing_s: Seconds = 10.0
     """So much waiting is worth one step of priority."""
+    shed_at: Annotated[tuple[Share, ...], NoDecode, Field(max_length=4)] = (0.25, 0.5, 0.75, 0.9)
+    """The queue's fill from which budgets shrink, shadows stop, n > 1 and low priority are refused; empty:
+    never. Without a queue nothing of it happens."""
+    shed_budget_factor: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
+    """What is left then of a task's token budget."""
+    shed_token_budget: Annotated[int, Field(ge=16)] = 2_048
+    """What the documents of a task without a token budget may take then."""
     affinity_chars: Annotated[int, Field(ge=0, le=1_000_000)] = 1_024
     """Prompts alike in so many first characters prefer one worker, whose cache has them; 0: none does."""
     patience_factor: Annotated[float, Field(ge=0.0, le=1_000.0)] = 3.0
@@ -158,6 +166,10 @@ class GatewaySettings(BaseSettings):
     lane_override: LaneOverride = "auto"
     """Who may send X-Gravity-Lane. auto: whoever holds the admin key; without one, the loopback address."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
+    max_messages: Annotated[int, Field(ge=1)] = 10_000
+    max_documents: Annotated[int, Field(ge=0)] = 10_000
+    max_document_chars: Annotated[int, Field(ge=1)] = 4_000_000
+    """Of one document. What is over one of these is a 400 that names the field."""
     max_url_bytes: Annotated[int, Field(ge=256)] = 8 * 1024
     max_head_bytes: Annotated[int, Field(ge=1024)] = 32 * 1024
     """Names and values of a request's headers together."""
@@ -259,6 +271,15 @@ class GatewaySettings(BaseSettings):
         check_url(url, "an encoder's address", info.data.get("allowed_networks", ()))
         return url.rstrip("/").removesuffix("/v1")
 
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            check_url(origin, "an origin")
+            if urlsplit(origin).path:
+                raise ValueError("an origin is a scheme, a host and perhaps a port")
+        return origins
+
     @field_validator("otel_endpoint")
     @classmethod
     def _collector_address(cls, url: str | None) -> str | None:
@@ -270,15 +291,6 @@ class GatewaySettings(BaseSettings):
         if parts.username is not None or parts.password is not None:
             raise ValueError("a collector's key belongs into OTEL_EXPORTER_OTLP_HEADERS, not its address")
         return url.rstrip("/")
-
-    @field_validator("cors_origins")
-    @classmethod
-    def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in origins:
-            check_url(origin, "an origin")
-            if urlsplit(origin).path:
-                raise ValueError("an origin is a scheme, a host and perhaps a port")
-        return origins
 
     @field_validator("encoder_api_key")
     @classmethod

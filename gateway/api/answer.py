@@ -22,6 +22,8 @@ from gateway.flow.relay import Emit
 from gateway.flow.turn import Turn
 
 TURN_HEADER = "X-Gravity-Turn-Id"
+SHED_HEADER = "X-Gravity-Shed"
+"""The steps of shedding that are in force; absent where none is."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +40,11 @@ class TurnResponse(Response):
         self.status_code = 200
         self.background = None
         self.body = b""
-        self._turn = turn
+        self._turn = turn = deps.shedding.marked(turn)
         self._deps = deps
         self._named = {TURN_HEADER: turn.id}
+        if turn.shed:
+            self._named[SHED_HEADER] = ",".join(turn.shed)
         self._finished: Turn | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -68,6 +68,7 @@ class GravityObject(Pruning):
     task: str | None
     config_sha: str
     documents: list[Verdict]
+    shed: list[str]
     bucket: int | None
     expected_s: float | None
     worker: str
@@ -172,6 +173,8 @@ class Health(Answer):
     redis: dict[str, Any]
     records: dict[str, Any]
     workers: list[dict[str, Any]]
+    queue: dict[str, Any]
+    shedding: dict[str, Any]
     open_turns: int
 
 

@@ -38,6 +38,8 @@ async def health(request: Request) -> Response:
         "redis": {"is_answering": deps.redis_watch.is_answering, "reason": deps.redis_watch.reason},
         "records": {"waiting": deps.recorder.num_waiting, "lost": deps.recorder.num_lost},
         "workers": [asdict(worker) for worker in deps.pool.status()],
+        "queue": {"waiting": deps.admission.num_waiting, "fill": deps.admission.fill},
+        "shedding": {"level": deps.shedding.level, "steps": deps.shedding.steps},
         "open_turns": deps.drain.num_open,
     }
     return _json(report)

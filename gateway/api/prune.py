@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.api.bounds import require_bounds
 from gateway.api.caller import require_use
 from gateway.api.documents import normalised
 from gateway.api.leaving import while_connected
@@ -50,6 +51,7 @@ async def prune(request: Request) -> Response:
     sent, body = await read(request, deps, PruneRequest)
     require_use(request, deps, sent.model, sent.task or "")
     query = asked(body)
+    require_bounds(body, query.documents, deps.settings)
     snapshot = deps.config.snapshot
     task = requested_task(sent.task or "", snapshot.tasks)
     context = overridden(task.context, sent)

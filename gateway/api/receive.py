@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from gateway.api.bounds import require_bounds
 from gateway.api.caller import caller_of, require_lane_choice, require_use
 from gateway.api.documents import normalised
 from gateway.api.guard import read_body
@@ -32,6 +33,8 @@ async def receive(request: Request, deps: Deps, endpoint: Endpoint) -> Turn:
     require_use(request, deps, body["model"], body.get("task") or "")
     key = caller_of(request.scope).key
     options = body.get("stream_options") or {}
+    documents = normalised(body.get("documents"))
+    require_bounds(body, documents, deps.settings)
     return Turn(
         id=deps.new_id(),
         received_at=received_at,
@@ -43,7 +46,7 @@ async def receive(request: Request, deps: Deps, endpoint: Endpoint) -> Turn:
         user=body.get("user") or "",
         headers=headers,
         parent=Parent.of(request.headers),
-        documents=normalised(body.get("documents")),
+        documents=documents,
         requested_task=body.get("task") or "",
         gravity_override=MappingProxyType(body.get("gravity") or {}),
         question=question_of(body),

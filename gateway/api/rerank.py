@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.api.bounds import require_bounds
 from gateway.api.documents import normalised
 from gateway.api.leaving import while_connected
 from gateway.api.receive import read
@@ -42,10 +43,11 @@ class RerankRequest(Strict):
 async def rerank(request: Request) -> Response:
     """Answer with every document's place, the best first, or the ``top_n`` best."""
     deps = deps_of(request)
-    sent, _ = await read(request, deps, RerankRequest)
+    sent, body = await read(request, deps, RerankRequest)
     if not sent.query.strip():
         raise InvalidRequest("query is empty.", param="query")
     documents = normalised(sent.documents)
+    require_bounds(body, documents, deps.settings)
     name = request_id.get()
     async with deps.drain.turn():
         work = deps.pruner.rank(PruneQuery(sent.query, documents))

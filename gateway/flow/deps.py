@@ -14,6 +14,7 @@ from gateway.flow.drain import Drain
 from gateway.flow.opaque import OpaqueServers
 from gateway.flow.record import Recorder
 from gateway.flow.shadow import Shadows
+from gateway.flow.shedding import Shedding
 from gateway.flow.step_log import StepLog
 from gateway.keys.gate import Gate
 from gateway.keys.limiter import Limiter
@@ -54,6 +55,7 @@ class Deps:
     """Estimated steps on their way to Redis."""
     roster: Roster
     admission: Admission
+    shedding: Shedding
     entropies: TaskEntropies
     recorder: Recorder
     ledger: Ledger

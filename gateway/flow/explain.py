@@ -22,6 +22,7 @@ def opening(turn: Turn) -> dict[str, Any]:
             for document, verdict in zip(turn.documents, turn.prune_report.verdicts, strict=True)
         ],
         **pruning(turn.prune_report),
+        "shed": list(turn.shed),
         "bucket": turn.bucket,
         "expected_s": turn.expected_s,
         "worker": turn.worker,

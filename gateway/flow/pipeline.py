@@ -1,5 +1,6 @@
 """The path of a request, top to bottom. Stage 1, receive, is gateway/api: it makes the Turn.
 
+  admit     whether it is refused while there is too little    shedding.py
 2 assign    which task and lane                            assign.py
             that its unit has come under the lane          expose.py
 3 prune     the documents that stay                        prune.py
@@ -26,6 +27,7 @@ from gateway.flow.prune import prune
 from gateway.flow.record import record
 from gateway.flow.relay import Emit, relay
 from gateway.flow.shape import shape
+from gateway.flow.shedding import admit
 from gateway.flow.tally import Tally
 from gateway.flow.turn import Turn
 
@@ -46,6 +48,7 @@ async def serve(turn: Turn, deps: Deps, emit: Emit) -> Turn:
     tally.span = deps.tracing.turn(turn.parent, turn.received_at)
     try:
         async with deps.drain.turn():
+            turn = await admit(turn, deps)
             turn = await assign(turn, deps)
             turn = await expose(turn, deps)
             with tally.span.part("prune"):

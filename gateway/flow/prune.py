@@ -26,6 +26,8 @@ async def prune(turn: Turn, deps: Deps) -> Turn:
     if not turn.documents:
         return turn
     context = turn.task.context if turn.task is not None else ContextSection()
+    if turn.shed:
+        context = deps.shedding.context_for(turn, context)
     query = PruneQuery(turn.question, turn.documents, turn.history)
     if turn.assignment.pruning:
         report = await report_on(query, context, turn.model, deps)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gateway.flow.pipeline import Serve
 
 DRAW_SEED = "shadow"
-LeftOut: TypeAlias = Literal["limit", "busy", "draining", "changed"]
+LeftOut: TypeAlias = Literal["limit", "busy", "draining", "changed", "shed"]
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +64,9 @@ class Shadows:
     def _why_not(self, turn: Turn, deps: Deps) -> LeftOut | None:
         if deps.drain.is_draining:
             return "draining"
+        if "shadow" in deps.shedding.steps:
+            deps.shedding.count("shadow")
+            return "shed"
         if deps.config.snapshot.sha != turn.config_sha:
             return "changed"
         if len(self._running) >= self._max_running:

@@ -92,6 +92,8 @@ class Turn:
     """What the caller's key says; the larger is served first, and shed last."""
     parent: Parent = NO_PARENT
     """The trace that the request belongs to, as its client says."""
+    shed: tuple[str, ...] = ()
+    """The steps of shedding in force when it arrived; see shedding.py."""
     shadow_of: str = ""
     """The turn that this one repeats in the control's way; nobody waits for its answer."""
 

@@ -92,7 +92,7 @@ class Metrics:
         )
         self.hedges = Counter(
             "gravity_dispatch_hedges",
-            "Turns sent to a second worker while the first was silent, by which began: first, second, neither",
+            "Turns sent to a second worker while the first was silent, by who began: first, second, neither",
             ("began",),
             registry=registry,
         )
@@ -116,6 +116,17 @@ class Metrics:
             "Turns refused by the queue: full, late (would surely miss the deadline), timeout, displaced (by "
             "one more urgent)",
             ("reason",),
+            registry=registry,
+        )
+        self.shed_level = Gauge(
+            "gravity_shed_level",
+            "Steps of shedding in force: 1 budget, 2 shadow, 3 choices, 4 priority",
+            registry=registry,
+        )
+        self.shed = Counter(
+            "gravity_shed",
+            "Turns with a smaller budget (budget), left out (shadow) or refused (choices, priority)",
+            ("step",),
             registry=registry,
         )
         self.records_not_written = Counter(
@@ -143,7 +154,7 @@ class Metrics:
         )
         self.estimates_not_written = Counter(
             "gravity_estimated_batches_not_written",
-            "Batches of steps at opaque workers, and ends of choices, lost because Redis was away or too slow",
+            "Batches of steps at opaque workers lost because Redis was away or too slow",
             registry=registry,
         )
         self.estimated_steps_lost = Counter(
@@ -184,7 +195,8 @@ class Metrics:
         )
         self.shadows_left_out = Counter(
             "gravity_shadows_left_out",
-            "Shadow turns not begun: limit, busy (no idle worker), draining, changed (the configuration)",
+            "Shadow turns not begun: limit, busy (no idle worker), draining, changed (the "
+            "configuration), shed",
             ("reason",),
             registry=registry,
         )

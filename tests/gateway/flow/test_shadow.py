@@ -220,7 +220,7 @@ def test_a_shadow_is_the_request_as_it_came_under_the_control(make_turn: MakeTur
     )
 
 
-async def test_after_a_publish_the_control_is_another_and_no_shadow_is_begun(make_turn: MakeTurn) -> None:
+async def test_no_shadow_is_begun_after_a_publish_nor_while_the_queue_fills(make_turn: MakeTurn) -> None:
     served: list[Turn] = []
     left_out_for: list[str] = []
 
@@ -229,6 +229,8 @@ async def test_after_a_publish_the_control_is_another_and_no_shadow_is_begun(mak
         return turn
 
     document = experiment(shadow_share=1.0)
+    shed: list[str] = []
+    shedding = SimpleNamespace(steps=(), count=shed.append)
     snapshot = SimpleNamespace(sha="abc", experiments=(document,), tasks={"other": None, "default": None})
     deps = cast(
         Deps,
@@ -236,6 +238,7 @@ async def test_after_a_publish_the_control_is_another_and_no_shadow_is_begun(mak
             config=SimpleNamespace(snapshot=snapshot),
             pool=SimpleNamespace(has_idle_worker=lambda model: True),
             drain=Drain(),
+            shedding=shedding,
             new_id=lambda: "turn-2",
             clock=lambda: 5.0,
             metrics=SimpleNamespace(
@@ -248,6 +251,9 @@ async def test_after_a_publish_the_control_is_another_and_no_shadow_is_begun(mak
     lane = Assignment(lane="treatment", experiment="gain", experiment_version=3, reason="split")
     shadows = Shadows(serve, 2)
     shadows.follow(make_turn(assignment=lane, config_sha="older"), deps)
-    assert left_out_for == ["changed"]
+    shedding.steps = ("budget", "shadow")  # the control is the same, there is too little
+    shadows.follow(make_turn(assignment=lane, config_sha="abc"), deps)
+    assert left_out_for == ["changed", "shed"]
+    assert shed == ["shadow"]
     assert served == []
     await shadows.close()
