@@ -86,6 +86,18 @@ def example(
 chaos = group("chaos", "Break a stack of one's own under load, and judge what came of it.")
 
 
+@chaos.command("run")
+def chaos_run(
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long there is load.")] = 20.0,
+    seed: int = 1,
+    json_file: JsonFile = None,
+) -> None:
+    """Pause and kill the processes of a stack of its own under load; 1 where anything is lost or left."""
+    from gateway.chaos.command import run_chaos
+
+    raise typer.Exit(run_chaos(minutes, seed, json_file))
+
+
 @chaos.command()
 def cancelling(
     times: Annotated[int, typer.Option(min=1, help="How often in each phase.")] = 200,

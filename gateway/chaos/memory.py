@@ -1,0 +1,91 @@
+"""Memory of the processes in the course of a run, and whether it grows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import TypeAlias
+
+import numpy as np
+
+from gateway.chaos.site import Site
+
+INTERVAL_S = 2.0
+WARM_S = 60.0
+SPAN_S = 120.0
+"""A life shorter than warm-up and this says nothing about growth."""
+MIB = 2**20
+ALLOWED_MIB, ALLOWED_SHARE = 32.0, 0.1
+ESTABLISHED = "01"
+
+Sample: TypeAlias = tuple[float, int]
+"""A moment in seconds, and resident bytes."""
+
+
+class MemoryWatch:
+    """Samples each process; a process that was started again begins a new series."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._samples: dict[tuple[str, int], list[Sample]] = defaultdict(list)
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        while True:
+            for place in self._site.places:
+                with contextlib.suppress(OSError, ProcessLookupError):
+                    self._samples[place.name, place.pid].append((monotonic(), resident_bytes(place.pid)))
+            await asyncio.sleep(INTERVAL_S)
+
+    def growth_mib(self) -> Mapping[str, float]:
+        """Return by process how much the straight line through the longest series rises, after warm-up."""
+        longest: dict[str, list[Sample]] = {}
+        for (name, _), samples in self._samples.items():
+            longest[name] = max(longest.get(name, []), samples, key=_span_s)
+        return {
+            name: rise_mib(samples)
+            for name, samples in longest.items()
+            if _span_s(samples) >= WARM_S + SPAN_S
+        }
+
+    def problems(self) -> list[str]:
+        largest = {
+            name: max(size for _, size in samples) / MIB for (name, _), samples in self._samples.items()
+        }
+        return [
+            f"{name} grew by {rise:.0f} MiB"
+            for name, rise in self.growth_mib().items()
+            if name != "valkey" and rise > max(ALLOWED_MIB, ALLOWED_SHARE * largest[name])
+        ]
+
+
+def rise_mib(samples: Sequence[Sample]) -> float:
+    """Return the rise over the time after warm-up of the line of least squares, in MiB."""
+    began_s = samples[0][0] + WARM_S
+    moments, sizes = np.array([sample for sample in samples if sample[0] >= began_s], dtype=float).T
+    slope = np.polyfit(moments - moments[0], sizes, 1)[0]
+    return float(slope * (moments[-1] - moments[0]) / MIB)
+
+
+def resident_bytes(pid: int) -> int:
+    """Raises OSError where the process is gone or the system has no /proc."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * 4096
+
+
+def num_connections(port: int) -> int:
+    """Return how many connections to a local port are established, seen from the server's side."""
+    found = 0
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            _, local, _, state, *_ = line.split()
+            found += state == ESTABLISHED and int(local.rpartition(":")[2], 16) == port
+    return found
+
+
+def _span_s(samples: Sequence[Sample]) -> float:
+    return samples[-1][0] - samples[0][0] if samples else 0.0

@@ -1,0 +1,159 @@
+"""A run, top to bottom: start, load, faults, settle, judge."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import httpx
+from redis.asyncio import Redis
+
+from gateway.app import end_tasks
+from gateway.chaos.client import MIX, Ending, ask
+from gateway.chaos.faults import Faults, lost_steps
+from gateway.chaos.memory import MemoryWatch, num_connections
+from gateway.chaos.publishing import Publisher
+from gateway.chaos.site import Site, is_at_rest, running
+from gateway.chaos.steps import StepLoss, step_loss
+from gateway.errors import ConfigError
+
+NUM_CLIENTS = 6
+SETTLE_S = 90.0
+POLL_S = 0.2
+PROBES = 4
+"""Connections that the gateways may keep to a worker at rest."""
+MAX_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ChaosPlan:
+    """``tell`` is called with each thing that is done."""
+
+    duration_s: float
+    seed: int
+    tell: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a run has seen. It is good where there are no problems."""
+
+    turns: dict[str, dict[str, int]]
+    """Kind, then end, then how many."""
+    reasons: dict[str, int]
+    """Of refusals, error events and what is wrong."""
+    faults: list[str]
+    num_published: int
+    num_publishes_not_answered: int
+    steps: StepLoss
+    steps_counted_as_lost: float
+    growth_mib: dict[str, float]
+    problems: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        names = self.__slots__
+        return {"is_good": not self.problems} | {name: getattr(self, name) for name in names}
+
+
+async def run_once(plan: ChaosPlan) -> Verdict:
+    """Raises StackError where a process cannot be started."""
+    with tempfile.TemporaryDirectory(prefix="gravity-chaos-") as folder:
+        plan.tell("starting Valkey, two workers and two gateways …")
+        async with running(Path(folder)) as site:
+            return await _judged(site, plan)
+
+
+async def _judged(site: Site, plan: ChaosPlan) -> Verdict:
+    draw = random.Random(plan.seed)
+    end_s = monotonic() + plan.duration_s
+    endings: list[Ending] = []
+    publisher, memory = Publisher.open(site.settings), MemoryWatch(site)
+    faults = Faults(site, random.Random(plan.seed + 1), plan.tell)
+    watches = [asyncio.create_task(work) for work in (publisher.run(), memory.run())]
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(NUM_CLIENTS):
+                clients = random.Random(draw.random())
+                group.create_task(_ask_until(site, clients, end_s, endings))
+            group.create_task(faults.run_until(end_s))
+    finally:
+        await end_tasks(watches)
+    plan.tell("settling …")
+    problems = await _settled(site)
+    problems += [
+        f"{place.name} died by itself:\n{place.last_output}" for place in site.places if place.has_died
+    ]
+    wrong = [ending for ending in endings if ending.end == "wrong"]
+    problems += [f"{each.kind} at {each.gateway}: {each.detail} {each.turn_id}" for each in wrong[:MAX_SHOWN]]
+    counted = faults.num_lost_before + sum([await lost_steps(worker) for worker in site.workers])
+    async with Redis.from_url(site.redis_url, socket_timeout=10.0) as redis:
+        steps = await step_loss(redis, endings, site.workers)
+    problems += steps.problems(counted) + memory.problems() + await asyncio.to_thread(_history, publisher)
+    return Verdict(
+        turns=_table(endings),
+        reasons=dict(Counter(f"{each.end}: {each.detail}" for each in endings if each.detail).most_common()),
+        faults=faults.log,
+        num_published=len(publisher.acknowledged),
+        num_publishes_not_answered=publisher.num_not_answered,
+        steps=steps,
+        steps_counted_as_lost=counted,
+        growth_mib=dict(memory.growth_mib()),
+        problems=problems,
+    )
+
+
+async def _ask_until(site: Site, draw: random.Random, end_s: float, endings: list[Ending]) -> None:
+    """One client: a turn after the other, at a gateway by chance."""
+    kinds, weights = tuple(MIX), tuple(MIX.values())
+    while monotonic() < end_s:
+        gateway = draw.choice(site.gateways)
+        (kind,) = draw.choices(kinds, weights)
+        async with httpx.AsyncClient(timeout=None) as client:
+            endings.append(await ask(client, gateway, kind, draw))
+        if endings[-1].end in ("refused", "cut off"):
+            await asyncio.sleep(POLL_S)  # as clients do
+
+
+async def _settled(site: Site) -> list[str]:
+    """Wait until nothing is open; return what still is when the time is over."""
+    deadline = monotonic() + SETTLE_S
+    while True:
+        async with httpx.AsyncClient(timeout=10.0) as client:
+            try:
+                reason = await is_at_rest(site, client)
+            except httpx.TransportError as error:
+                reason = f"no answer: {error!r}"
+        reason = reason or _connections(site)
+        if not reason:
+            return []
+        if monotonic() > deadline:
+            return [f"not at rest after {SETTLE_S:.0f} s: {reason}"]
+        await asyncio.sleep(POLL_S)
+
+
+def _connections(site: Site) -> str:
+    for place in site.gateways:
+        if num := num_connections(place.port):
+            return f"{num} connections to {place.name} are open"
+    for place in site.workers:
+        if (num := num_connections(place.port)) > PROBES:
+            return f"{num} connections to {place.name} are open"
+    return ""
+
+
+def _history(publisher: Publisher) -> list[str]:
+    try:
+        return publisher.problems()
+    except ConfigError as error:
+        return [f"the history cannot be read: {error.message}"]
+
+
+def _table(endings: Sequence[Ending]) -> dict[str, dict[str, int]]:
+    return {kind: dict(Counter(ending.end for ending in endings if ending.kind == kind)) for kind in MIX}

@@ -1,0 +1,70 @@
+"""What became of a run's trace steps: those that Redis does not have must have been counted as lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio import Redis
+
+from gateway.chaos.client import Ending
+from gateway.chaos.place import Place
+from worker.protocol import trace_key, unpack_steps
+
+MEMORY_S = 5.0
+"""A step is in Redis, in the spill file, or counted as lost so soon after it was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepLoss:
+    """Steps that Redis lacks. ``excused``: of turns whose steps a killed worker may have had in memory."""
+
+    missing: int = 0
+    excused: int = 0
+    doubled: int = 0
+    num_unknown: int = 0
+    """Turns without an end in Redis and without a usage: how many steps they had nobody knows."""
+
+    def problems(self, counted: float) -> list[str]:
+        """Compare with what the workers counted."""
+        found = [f"{self.doubled} trace steps are there twice"] if self.doubled else []
+        at_most = float("inf") if self.num_unknown else self.missing + self.excused
+        if not self.missing <= counted <= at_most:
+            found.append(f"{self.missing} trace steps are missing, the workers counted {counted:.0f} as lost")
+        return found
+
+
+async def step_loss(redis: Redis, endings: Iterable[Ending], workers: tuple[Place, ...]) -> StepLoss:
+    """Look up every turn that a worker may have worked for."""
+    missing = excused = doubled = num_unknown = 0
+    for ending in endings:
+        if not ending.turn_id:
+            continue
+        positions, said = await _found(redis, ending.turn_id)
+        ended_s = ending.ended_s + MEMORY_S
+        was_killed = any(worker.was_killed_between(ending.began_s, ended_s) for worker in workers)
+        if not was_killed:  # one that dies before its first byte may have noted steps that another makes anew
+            doubled += len(positions) - len(set(positions))
+        made = ending.num_tokens if ending.end == "answered" else said
+        if made is None:
+            num_unknown += bool(positions) or (was_killed and ending.end != "refused")
+        elif was_killed:
+            excused += max(0, made - len(set(positions)))
+        else:
+            missing += max(0, made - len(set(positions)))
+    return StepLoss(missing, excused, doubled, num_unknown)
+
+
+async def _found(redis: Redis, turn_id: str) -> tuple[list[int], int | None]:
+    """Return the positions of the steps that are there, and how many the end says there were."""
+    positions: list[int] = []
+    said: int | None = None
+    entries: Any = await redis.xrange(trace_key(turn_id))
+    for _, fields in entries:
+        if b"end" in fields:
+            said = max(said or 0, int(fields[b"n"]))
+            continue
+        _, first, records = unpack_steps(fields)
+        positions += range(first, first + len(records))
+    return positions, said

@@ -1,0 +1,61 @@
+"""``gravity chaos run`` for a few seconds, and how it judges."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway.chaos.memory import WARM_S, rise_mib
+from gateway.chaos.publishing import broken_links
+from gateway.chaos.steps import StepLoss
+from gateway.store.centre import Change
+
+if TYPE_CHECKING:
+    from tests.conftest import StartCommand
+
+
+def test_a_short_run_under_faults_ends_with_every_turn_accounted_for(
+    start_command: StartCommand, tmp_path: Path
+) -> None:
+    report = tmp_path / "chaos.json"
+    arguments = ["chaos", "run", "--minutes", "0.15", "--seed", "5", "--json", str(report)]
+    running = start_command(arguments, {})
+    assert running.process.wait(240.0) == 0, running.output
+    found = json.loads(report.read_bytes())
+    assert found["is_good"] is True
+    assert found["problems"] == []
+    assert len(found["faults"]) >= 1
+    assert found["num_published"] >= 1
+    ends = [end for counts in found["turns"].values() for end in counts]
+    assert "answered" in ends
+    assert "wrong" not in ends
+
+
+def change(number: int, from_sha: str, to_sha: str) -> Change:
+    return Change(number, "publish", from_sha, to_sha, "chaos", "a run", 0.0)
+
+
+def test_a_history_that_skips_a_number_or_a_version_is_no_chain() -> None:
+    whole = [change(1, "", "a"), change(2, "a", "b"), change(3, "b", "c")]
+    assert broken_links(whole) == []
+    assert broken_links([whole[0], whole[2]]) == ["change 3 does not follow 1"]
+    assert broken_links([*whole, change(4, "b", "d")]) == ["change 4 does not follow 3"]
+
+
+def test_steps_that_are_missing_must_have_been_counted() -> None:
+    assert StepLoss(missing=7).problems(7.0) == []
+    assert StepLoss(missing=7).problems(6.0) != []
+    assert StepLoss(missing=7).problems(8.0) != []
+    assert StepLoss(missing=7, excused=3).problems(9.0) == []
+    assert StepLoss(missing=7, excused=3).problems(11.0) != []
+    assert StepLoss(missing=7, num_unknown=1).problems(100.0) == []
+    assert StepLoss(doubled=1).problems(0.0) == ["1 trace steps are there twice"]
+
+
+def test_memory_that_rises_by_a_mebibyte_a_second_after_warm_up_is_seen() -> None:
+    samples = [(float(second), (500 if second < WARM_S else second) * 2**20) for second in range(200)]
+    assert round(rise_mib(samples), 3) == 199 - WARM_S
+    assert rise_mib([(float(second), 2**20) for second in range(200)]) == pytest.approx(0.0, abs=1e-9)
