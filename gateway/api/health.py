@@ -47,6 +47,8 @@ async def health(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     deps = deps_of(request)
+    deps.metrics.worker_ready.clear()  # some may have gone since the last time
+    deps.metrics.worker_in_flight.clear()
     for worker in deps.pool.status():
         deps.metrics.worker_ready.labels(worker.name).set(worker.is_ready)
         deps.metrics.worker_in_flight.labels(worker.name).set(worker.num_in_flight)

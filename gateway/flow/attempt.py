@@ -70,6 +70,8 @@ class Attempt:
     def observe(self) -> None:
         """Remember how long it took to begin, or that after so long it had not."""
         size = self.size
+        if not size.num_chars:  # where nothing can be raced, nothing is measured
+            return
         times = self.worker.begin_times(size.model, is_streaming=size.is_streaming)
         times.observe(size.num_chars, self._clock() - self._started_s)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gateway.flow.attempt import Attempt, Begin, Begun
@@ -25,40 +26,56 @@ _Running: TypeAlias = dict[asyncio.Task[Begun], Attempt]
 logger = logging.getLogger(__name__)
 
 
-async def first_to_begin(
-    first: Attempt, begin: Begin, patience_s: float | None, another: Another, deps: Deps
-) -> Winner:
-    """Return the answer that begins. Raises RequestError, the first worker's, where none does."""
-    if patience_s is None:
-        return first, await first.run(begin)
-    running: _Running = {}
-    own = _start(first, begin, running)
-    winner: asyncio.Task[Begun] | None = own
-    try:
+@dataclass(frozen=True, slots=True)
+class Race:
+    """What the attempts of one turn share."""
+
+    begin: Begin
+    another: Another
+    deps: Deps
+    running: _Running = field(default_factory=dict)
+
+    def start(self, attempt: Attempt) -> asyncio.Task[Begun]:
+        task = asyncio.create_task(attempt.run(self.begin), name="attempt")
+        self.running[task] = attempt
+        return task
+
+    async def first_to_begin(self, first: Attempt, patience_s: float | None) -> Winner:
+        """Return the answer that begins. Raises RequestError, the first worker's, where none does."""
+        if patience_s is None:
+            return first, await first.run(self.begin)
+        try:
+            winner = await self._won(first, patience_s)
+            begun = winner.result()
+        except BaseException:
+            await _end(self.running)
+            raise
+        attempt = self.running.pop(winner)
+        try:
+            await _end(self.running)
+        except BaseException:  # the client left in this very moment
+            begun.reply.close()
+            attempt.lease.end("neutral")
+            raise
+        return attempt, begun
+
+    async def _won(self, first: Attempt, patience_s: float) -> asyncio.Task[Begun]:
+        """Return the task that has begun, or the first one where none has."""
+        own = self.start(first)
         await asyncio.wait([own], timeout=patience_s)
-        if not own.done() and (second := _second(another, deps)) is not None:
-            other = _start(second, begin, running)
-            winner = await _succeeded(running)
-            began: Began = "neither" if winner is None else "first" if winner is own else "second"
-            deps.metrics.hedges.labels(began).inc()
-            if winner is other:
-                _note_silence(first, deps)
-        else:
+        if own.done():
+            return own
+        second = self.another() if self.deps.pool.hedges.spend() else None
+        if second is None:
             await asyncio.wait([own])
-        begun = (winner or own).result()
-        return running.pop(winner or own), begun
-    finally:
-        await _end(running)
-
-
-def _second(another: Another, deps: Deps) -> Attempt | None:
-    return another() if deps.pool.hedges.spend() else None
-
-
-def _start(attempt: Attempt, begin: Begin, running: _Running) -> asyncio.Task[Begun]:
-    task = asyncio.create_task(attempt.run(begin), name="attempt")
-    running[task] = attempt
-    return task
+            return own
+        other = self.start(second)
+        winner = await _succeeded(self.running)
+        began: Began = "neither" if winner is None else "first" if winner is own else "second"
+        self.deps.metrics.hedges.labels(began).inc()
+        if winner is other:
+            _note_silence(first, self.deps)
+        return winner or own
 
 
 async def _succeeded(running: Mapping[asyncio.Task[Begun], Attempt]) -> asyncio.Task[Begun] | None:

@@ -15,7 +15,7 @@ from gateway.errors import (
     WorkerUnreachable,
 )
 from gateway.flow.attempt import Attempt, Begin, Place
-from gateway.flow.hedge import Winner, first_to_begin
+from gateway.flow.hedge import Race, Winner
 from gateway.flow.line import Wanted
 from gateway.flow.prompt import affinity_text, prompt_chars
 from gateway.flow.tally import Tally
@@ -86,7 +86,7 @@ class Search:
         pool = self._deps.pool
         pool.hedges.earn()
         patience_s = pool.patience_s(attempt.worker, self._size, self._tried)
-        winner = await first_to_begin(attempt, begin, patience_s, self._another, self._deps)
+        winner = await Race(begin, self._another, self._deps).first_to_begin(attempt, patience_s)
         self._tally.worker = winner[0].worker.name
         return winner
 

@@ -132,6 +132,7 @@ class Pool:
         for worker in self.workers:
             worker.is_draining = worker.name in wanted and wanted[worker.name].drains
         if not gone and not added:
+            self.on_change()
             return
         stay = [worker for worker in self.workers if worker not in gone]
         # One that comes back before its open turns have ended keeps its counters.

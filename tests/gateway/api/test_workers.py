@@ -47,6 +47,7 @@ def test_a_registered_worker_serves_at_every_gateway_and_goes_again(
     for gateway in (one, other):
         wait_until(lambda at=gateway: not names(at))
         assert ask(gateway).status_code == 503
+        assert worker.url not in httpx.get(gateway.url + "/metrics").text.split("gravity_worker_ready")[-1]
     assert httpx.delete(other.url + PATH, params={"url": worker.url}).status_code == 404
 
 

@@ -196,3 +196,20 @@ def record_of(answer: httpx.Response, valkey_url: str, wait_until: WaitUntil) ->
         key = f"ng:turn:{answer.headers['x-gravity-turn-id']}"
         record: dict[str, Any] = orjson.loads(wait_until(lambda: redis.get(key)))
     return record
+
+
+def test_prompts_that_begin_alike_go_to_one_worker_and_short_ones_by_load(
+    start_upstream: StartUpstream, start_gateway: StartGateway
+) -> None:
+    upstreams = [start_upstream() for _ in range(3)]
+    for upstream in upstreams:
+        upstream.plays(OK)
+    gateway = start_gateway(*[upstream.url for upstream in upstreams], affinity_chars=200)
+    system = {"role": "system", "content": "Answer from the harbour's rules. " * 10}
+    for number in range(6):
+        question = {"role": "user", "content": f"question {number}"}
+        assert ask(gateway, messages=[system, question]).status_code == 200
+    assert sorted(len(upstream.received) for upstream in upstreams) == [0, 0, 6]
+    for _ in range(6):
+        assert ask(gateway).status_code == 200
+    assert sorted(len(upstream.received) for upstream in upstreams) == [3, 3, 6]

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from threading import Timer
-from typing import Any
+from time import monotonic
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import orjson
 import pytest
 from redis import Redis
 
+from gateway.flow.attempt import Attempt, Begun, Place
+from gateway.flow.hedge import Race
+from gateway.flow.turn import Turn
+from gateway.pool.client import Reply
+from gateway.pool.registry import Pool, RequestSize
+from gateway.pool.worker import Worker
+from gateway.settings import GatewaySettings
+from gateway.telemetry.metrics import Metrics
 from tests.servers.gateway import CHAT, PLAIN, Gateway, StartGateway, events_of
 from tests.servers.upstream import Hang, Pause, Script, StartUpstream, chunk, events, whole
+
+if TYPE_CHECKING:
+    from gateway.flow.deps import Deps
 
 WaitUntil = Callable[..., Any]
 SILENT = Script(is_silent=True)
@@ -140,3 +154,35 @@ def test_a_whole_answer_is_raced_only_once_it_is_known_what_is_usual(
         answers = [client.post(CHAT, json=PLAIN[CHAT]) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 200]
     assert gateway.deps.pool.workers[0].breaker.state == "open"
+
+
+async def test_a_client_that_leaves_while_the_loser_is_being_closed_leaves_nothing_behind() -> None:
+    urls = ("http://10.0.0.1:1", "http://10.0.0.2:1")
+    pool = Pool.open(GatewaySettings(workers=urls), monotonic)
+    closed: list[str] = []
+    is_closing = asyncio.Event()
+
+    async def begin(turn: Turn, worker: Worker) -> Begun:
+        if worker is pool.workers[1]:
+            return Begun(turn, cast(Reply, SimpleNamespace(close=lambda: closed.append(worker.name))), None)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_closing.set()
+            await asyncio.sleep(0.05)  # as the end of a connection may take
+        raise AssertionError
+
+    def attempt(worker: Worker) -> Attempt:
+        place = Place(worker, worker.take(0))
+        return Attempt(cast(Turn, SimpleNamespace(id="t")), place, RequestSize("m", True, 9), monotonic)
+
+    deps = cast("Deps", SimpleNamespace(pool=pool, metrics=Metrics()))
+    race = Race(begin, lambda: attempt(pool.workers[1]), deps)
+    turn = asyncio.create_task(race.first_to_begin(attempt(pool.workers[0]), 0.01))
+    await is_closing.wait()
+    turn.cancel()
+    await asyncio.wait([turn])
+    assert turn.cancelled()
+    assert closed == [urls[1]]
+    assert [worker.num_in_flight for worker in pool.workers] == [0, 0]
+    await pool.close()

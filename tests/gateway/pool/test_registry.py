@@ -10,6 +10,7 @@ import pytest
 
 from gateway.errors import ModelNotFound, NoWorkers
 from gateway.pool.registry import Pool
+from gateway.pool.roster import Registration
 from gateway.settings import GatewaySettings
 from tests.servers.upstream import MODEL, StartUpstream, Upstream
 
@@ -192,3 +193,38 @@ async def test_a_workers_environment_is_one_mapping_until_it_changes(
     await probe_all(pool)
     assert worker.environment["worker"]["dtype"] == "fp32"
     assert first["worker"]["dtype"] == "bf16"  # what a turn was given stays as it was
+
+
+def registered(upstream: Upstream) -> Registration:
+    return Registration(upstream.url, "somebody", 0.0, drains=False, lifetime_left_s=None)
+
+
+async def test_a_worker_that_comes_back_before_its_turns_have_ended_keeps_its_counters(
+    start_upstream: StartUpstream, open_pool: OpenPool
+) -> None:
+    upstream = start_upstream()
+    pool = open_pool()
+    pool.follow([registered(upstream)])
+    await probe_all(pool)
+    worker = pool.pick(MODEL, 0)
+    lease = worker.take(0)
+    pool.follow([])
+    with pytest.raises(NoWorkers):
+        pool.pick(MODEL, 0)
+    pool.follow([registered(upstream)])
+    await probe_all(pool)
+    assert pool.workers == (worker,)
+    assert worker.num_in_flight == 1
+    lease.end("success")
+    assert worker.num_in_flight == 0
+
+
+async def test_the_workers_of_the_settings_stay_whatever_is_registered(
+    start_upstream: StartUpstream, open_pool: OpenPool
+) -> None:
+    settled, other = start_upstream(), start_upstream()
+    pool = open_pool(settled)
+    pool.follow([registered(settled), registered(other)])
+    assert [worker.name for worker in pool.workers] == [settled.url, other.url]
+    pool.follow([])
+    assert [worker.name for worker in pool.workers] == [settled.url]
