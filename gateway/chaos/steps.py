@@ -41,12 +41,12 @@ async def step_loss(redis: Redis, endings: Iterable[Ending], workers: tuple[Plac
     for ending in endings:
         if not ending.turn_id:
             continue
-        positions, said = await _found(redis, ending.turn_id)
+        positions, ends = await _found(redis, ending.turn_id)
         ended_s = ending.ended_s + MEMORY_S
         was_killed = any(worker.was_killed_between(ending.began_s, ended_s) for worker in workers)
-        if not was_killed:  # one that dies before its first byte may have noted steps that another makes anew
+        if not was_killed and len(ends) < 2:  # a worker that was given up may have noted steps, too
             doubled += len(positions) - len(set(positions))
-        made = ending.num_tokens if ending.end == "answered" else said
+        made = ending.num_tokens if ending.end == "answered" else max(ends, default=None)
         if made is None:
             num_unknown += bool(positions) or (was_killed and ending.end != "refused")
         elif was_killed:
@@ -56,15 +56,15 @@ async def step_loss(redis: Redis, endings: Iterable[Ending], workers: tuple[Plac
     return StepLoss(missing, excused, doubled, num_unknown)
 
 
-async def _found(redis: Redis, turn_id: str) -> tuple[list[int], int | None]:
-    """Return the positions of the steps that are there, and how many the end says there were."""
+async def _found(redis: Redis, turn_id: str) -> tuple[list[int], list[int]]:
+    """Return the positions of the steps that are there, and how many each worker says there were."""
     positions: list[int] = []
-    said: int | None = None
+    ends: list[int] = []
     entries: Any = await redis.xrange(trace_key(turn_id))
     for _, fields in entries:
         if b"end" in fields:
-            said = max(said or 0, int(fields[b"n"]))
+            ends.append(int(fields[b"n"]))
             continue
         _, first, records = unpack_steps(fields)
         positions += range(first, first + len(records))
-    return positions, said
+    return positions, ends
