@@ -10,15 +10,17 @@ import socket
 import sys
 from types import FrameType
 from typing import cast
+from urllib.parse import unquote, urlsplit
 
 import uvicorn
 from fastapi import FastAPI
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from gateway.api.connection import bounded
 from gateway.app import create_app
 from gateway.settings import GatewaySettings
 from gateway.telemetry.logs import configure_logging, log
+from gateway.telemetry.redaction import SHORTEST_SECRET
 
 CLOSING_S = 5
 """For the last bytes of answers that have ended, after the drain."""
@@ -63,6 +65,15 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
+def secrets_of(settings: GatewaySettings) -> tuple[str, ...]:
+    """Return what must never stand in a log: every secret of the settings, of a URL its password."""
+    values = (getattr(settings, name) for name in GatewaySettings.model_fields)
+    told = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
+    written = [(urlsplit(each).password or "") if "://" in each else each for each in told]
+    known = {each for each in (*written, *map(unquote, written)) if len(each) >= SHORTEST_SECRET}
+    return tuple(sorted(known, key=len, reverse=True))
+
+
 def main() -> int:
     """Serve until a signal. Returns 2 for settings that cannot be used, 3 where it cannot start."""
     configure_logging()
@@ -71,6 +82,11 @@ def main() -> int:
     except ValidationError as error:
         log(logger, logging.ERROR, "settings_unusable", reason=str(error))
         return 2
+    except OSError as error:  # a secret's file
+        reason = f"{error.filename} cannot be read: {error.strerror}"
+        log(logger, logging.ERROR, "settings_unusable", reason=reason)
+        return 2
+    configure_logging(secrets=secrets_of(settings))
     config = uvicorn.Config(
         create_app(settings),
         host=settings.host,

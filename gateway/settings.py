@@ -263,6 +263,18 @@ class GatewaySettings(BaseSettings):
             raise ValueError("a worker is named twice")
         return workers
 
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_address(cls, url: SecretStr) -> SecretStr:
+        try:
+            parts = urlsplit(url.get_secret_value())
+            is_good = parts.port != 0 and parts.scheme in ("redis", "rediss", "unix")
+        except ValueError:  # whose words may be a part of the password
+            is_good = False
+        if not is_good:
+            raise ValueError("no address of Redis; in a password, / : @ # and % are percent-encoded")
+        return url
+
     @field_validator("encoder_url")
     @classmethod
     def _encoder_address(cls, url: str | None, info: ValidationInfo) -> str | None:

@@ -76,7 +76,12 @@ class WorkerSettings(BaseSettings):
         except OSError as error:
             raise ValueError(f"NG_REDIS_URL_FILE cannot be read: {error.strerror}") from None
         if address is not None:
-            Redis.from_url(address).close()  # parses it, and connects to nothing
+            try:
+                Redis.from_url(address).close()  # parses it, and connects to nothing
+            except ValueError:  # whose words may be a part of the password
+                raise ValueError(
+                    "NG_REDIS_URL is no address of Redis; in a password, / : @ # and % are percent-encoded"
+                ) from None
         return self
 
     def redis_address(self) -> str | None:

@@ -96,7 +96,12 @@ class EncoderModel:
         torch.set_num_threads(num_threads)
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self.dtype = _choose_dtype(precision, self._device)
-        model = SentenceTransformer(_locate(source), device=self._device)
+        model = SentenceTransformer(
+            _locate(source),
+            device=self._device,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},  # never a pickle
+        )
         self.fingerprint = _fingerprint(model)
         self._model: Any = model.to(self.dtype).eval()
         self._takes_types = "token_type_ids" in model.tokenizer.model_input_names

@@ -68,7 +68,9 @@ def run_decode(bench: DecodeBench, json_file: Path | None) -> None:
     loaded = load_model(
         EngineSettings(bench.model_path, bench.dtype, bench.num_threads, max(bench.batches), max_context)
     )
-    rival = AutoModelForCausalLM.from_pretrained(str(bench.model_path), dtype=loaded.model.dtype).eval()
+    rival = AutoModelForCausalLM.from_pretrained(
+        str(bench.model_path), dtype=loaded.model.dtype, trust_remote_code=False, use_safetensors=True
+    ).eval()
     decider = Decider(loaded.vocabulary, loaded.model.output_embedding)
     figures = {size: _measure_batch(bench, size, loaded, decider, rival) for size in bench.batches}
     largest = max(bench.batches)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from worker.engine.architecture import UnsupportedArchitectureError
+from worker.trust import shard_names
 
 
 class Checkpoint:
@@ -46,6 +46,5 @@ class Checkpoint:
 def _shards(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        weight_map: dict[str, str] = json.loads(index.read_text())["weight_map"]
-        return [folder / name for name in sorted(set(weight_map.values()))]
+        return [folder / name for name in shard_names(index)]
     return [folder / "model.safetensors"]

@@ -20,6 +20,7 @@ from worker.engine.model import Decoder, Embeddings, LanguageModel, Precision
 from worker.engine.precision import Dtype, Processor, choose_dtype, choose_placements
 from worker.engine.rotary import Rotary
 from worker.engine.weights import EMBEDDING, DecoderWeights, PackedLinear, Placement, head_name, load_weights
+from worker.trust import check_code, check_weights
 
 log = logging.getLogger(__name__)
 
@@ -54,11 +55,14 @@ class LoadedModel:
 def load_model(settings: EngineSettings) -> LoadedModel:
     """Load a folder of config, tokenizer and safetensors: the Llama family by our decoder, the rest by hf.py.
 
-    Raises UnsupportedArchitectureError where neither can, OSError where files are missing.
+    Raises UnsupportedArchitectureError where neither can, OSError where files are missing, ModelRefusedError
+    where code that came with the model would have to run.
     """
+    check_weights(settings.model_path)
+    check_code(settings.model_path)
     folder = str(settings.model_path)
-    config = AutoConfig.from_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     eos_ids = frozenset(_eos_ids(folder, config, tokenizer))
     model = load_language_model(settings, config)
     return LoadedModel(

@@ -12,11 +12,13 @@ import torch
 import uvicorn
 from starlette.applications import Starlette
 
+from worker.engine.architecture import UnsupportedArchitectureError
 from worker.engine.loop import EngineLoop, EngineSettings
 from worker.server.app import create_app
 from worker.server.patience import patient_protocol
 from worker.server.roster import Roster
 from worker.settings import WorkerSettings
+from worker.trust import ModelRefusedError
 
 log = logging.getLogger("worker.server")
 
@@ -24,18 +26,22 @@ _CLOSING_S = 3
 
 
 def serve(settings: WorkerSettings, model_folder: Path) -> int:
-    """Load the model, serve it until a signal, and return the exit status."""
+    """Load the model, serve it until a signal, and return the exit status; 2 where it may not be loaded."""
     torch.set_num_threads(settings.threads)
-    engine = EngineLoop.load(
-        EngineSettings(
-            model_path=model_folder,
-            dtype=settings.dtype,
-            num_threads=settings.threads,
-            max_batch=settings.max_batch,
-            max_context=settings.max_context,
-            prefill_chunk=settings.prefill_chunk,
+    try:
+        engine = EngineLoop.load(
+            EngineSettings(
+                model_path=model_folder,
+                dtype=settings.dtype,
+                num_threads=settings.threads,
+                max_batch=settings.max_batch,
+                max_context=settings.max_context,
+                prefill_chunk=settings.prefill_chunk,
+            )
         )
-    )
+    except (ModelRefusedError, UnsupportedArchitectureError) as error:
+        log.error("the worker cannot start: %s", error)
+        return 2
     app = create_app(settings, engine)
     config = uvicorn.Config(
         app,
