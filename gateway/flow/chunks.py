@@ -97,7 +97,7 @@ class Chunks:
             return None
         choice["index"] = index
         if self._tally.estimate is not None:
-            self._tally.estimate.take(choice)
+            self._tally.estimate.take(index, choice)
         text = self._delta(choice, index) if self._is_chat else choice.get("text")
         self._seen.add(index)
         if isinstance(text, str) and text:

@@ -127,12 +127,11 @@ class TurnEstimate:
         self._waiting: dict[int, list[StepRecord]] = {}
         self._since_s: dict[int, float] = {}
 
-    def take(self, choice: dict[str, Any]) -> None:
-        """Estimate what the choice shows, and leave in it what the client asked for."""
+    def take(self, index: int, choice: dict[str, Any]) -> None:
+        """Estimate what choice number ``index`` shows, and leave in it what the client asked for."""
         logprobs = choice.get("logprobs")
         if logprobs is None:
             return
-        index = choice["index"]
         for seen in seen_tokens(logprobs, self._asked.num_top):
             self._add(index, seen)
         choice["logprobs"] = cut(logprobs, self._asked.client_top)

@@ -69,10 +69,11 @@ def _rewritten_whole(turn: Turn, body: bytes, tally: Tally) -> bytes:
 def _take_choice(choice: Any, position: int, tally: Tally) -> None:
     if not isinstance(choice, dict):
         raise UpstreamError("The worker's answer has a choice that is none.")
-    choice.setdefault("index", position)
+    if not isinstance(choice.get("index"), int):
+        choice["index"] = position
     index = position
     if tally.estimate is not None:
-        tally.estimate.take(choice)
+        tally.estimate.take(index, choice)
     message = choice.get("message")
     text = message.get("content") if isinstance(message, dict) else choice.get("text")
     if isinstance(text, str):

@@ -95,7 +95,7 @@ class WordPieces:
                 await self._try_out(encode, model)
             except RequestError as error:
                 self._mute_until_s[worker.name] = self._monotonic() + ASK_AGAIN_S
-                log(logger, logging.INFO, "no_tokenizer", worker=worker.name, reason=error.message)
+                log(logger, logging.INFO, "no_tokenizer", worker=worker.name, reason=error.code)
             else:
                 return encode
         if model not in self._tokenizers:

@@ -46,7 +46,7 @@ class TokenCounts:
             try:
                 counts = await worker.client.count_tokens(model, list(missing.values()), timeout_s=TIMEOUT_S)
             except RequestError as error:
-                log(logger, logging.WARNING, "tokens_estimated", worker=worker.name, reason=error.message)
+                log(logger, logging.WARNING, "tokens_estimated", worker=worker.name, reason=error.code)
                 return [estimated_tokens(text) for text in texts], True
             known.update(zip(missing, counts, strict=True))
         self._remember(known)

@@ -5,45 +5,22 @@ A log call names an event and gives its fields: ``log(logger, logging.INFO, "tur
 
 from __future__ import annotations
 
+import json
 import logging
-import re
 import sys
-import traceback
+from collections.abc import Collection
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
+from gateway.telemetry.redaction import redact as redact
+from gateway.telemetry.redaction import tell_traceback
+
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
-REDACTED = "[redacted]"
-SECRET_FIELDS = frozenset({"authorization", "api_key", "admin_key", "password", "token", "cookie", "secret"})
-PROMPT_FIELDS = frozenset({"messages", "prompt", "content", "documents", "text", "question", "body"})
-HIDDEN_FIELDS = SECRET_FIELDS | PROMPT_FIELDS
-SHORTEST_SECRET = 8
-_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[^\s\"',;]+")
-_KEY = re.compile(r"\b(sk|ng|hf|pk)[-_][A-Za-z0-9_-]{12,}")
-_URL_PASSWORD = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]*(?=@)")
 _FIELDS = "ng_fields"
-
-
-def redact(value: Any) -> Any:
-    """Return ``value`` without secrets and prompt text, at any depth."""
-    if isinstance(value, str):
-        if len(value) < SHORTEST_SECRET:
-            return value
-        value = _BEARER.sub(rf"\1 {REDACTED}", value)
-        value = _KEY.sub(REDACTED, value)
-        return _URL_PASSWORD.sub(REDACTED, value)
-    if isinstance(value, dict):
-        return {
-            str(key): REDACTED if str(key).lower() in HIDDEN_FIELDS else redact(item)
-            for key, item in value.items()
-        }
-    if isinstance(value, (list, tuple)):
-        return [redact(item) for item in value]
-    return value
 
 
 def log(logger: logging.Logger, level: int, event: str, *, exc_info: bool = False, **fields: Any) -> None:
@@ -53,27 +30,43 @@ def log(logger: logging.Logger, level: int, event: str, *, exc_info: bool = Fals
 
 
 class JsonFormatter(logging.Formatter):
-    """One line of JSON a record, whoever wrote it."""
+    """One line of JSON a record, whoever wrote it. ``secrets`` are hidden wherever they stand."""
+
+    def __init__(self, secrets: Collection[str] = ()) -> None:
+        super().__init__()
+        self._secrets = tuple(secrets)
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "event": redact(record.getMessage()),
+            "event": redact(_message(record), self._secrets),
             "level": record.levelname.lower(),
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "logger": record.name,
         }
         if current := request_id.get():
-            line["request_id"] = current
-        line |= redact(getattr(record, _FIELDS, {}))
-        if record.exc_info and record.exc_info[0] is not None:
-            line["traceback"] = redact("".join(traceback.format_exception(*record.exc_info)))
-        return orjson.dumps(line, default=str).decode()
+            line["request_id"] = redact(current, self._secrets)
+        line |= redact(getattr(record, _FIELDS, {}), self._secrets)
+        if record.exc_info and record.exc_info[1] is not None:
+            line["traceback"] = redact(tell_traceback(record.exc_info[1]), self._secrets)
+        try:
+            return orjson.dumps(line, default=str).decode()
+        except TypeError:  # lone surrogates and huge integers, which a line must not be lost for
+            return json.dumps(line, default=str)
 
 
-def configure_logging(level: int = logging.INFO) -> None:
-    """Send every logger of this process to stdout as JSON. Called once, by the process's entry point."""
+def _message(record: logging.LogRecord) -> str:
+    message = record.getMessage()
+    # asyncio writes an error's own words below its first line; the traceback says what may be said of it.
+    return message.partition("\n")[0] if record.name == "asyncio" else message
+
+
+def configure_logging(level: int = logging.INFO, secrets: Collection[str] = ()) -> None:
+    """Send every logger of this process to stdout as JSON. Called by the process's entry point.
+
+    ``secrets`` are what the process itself knows: its keys, the password of its Redis.
+    """
     handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(JsonFormatter())
+    handler.setFormatter(JsonFormatter(secrets))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

@@ -107,8 +107,8 @@ def test_steps_go_out_in_batches_and_each_choice_ends() -> None:
     estimate = TurnEstimate(asked(), sink, lambda: 0.0)
     half = [math.log(0.5), math.log(0.25)]
     sent = choice(0, *[half] * (BATCH_STEPS + 3))
-    estimate.take(sent)
-    estimate.take(choice(1, half))
+    estimate.take(0, sent)
+    estimate.take(1, choice(1, half))
     estimate.end({0: "length"}, "cancelled")
     assert sent["logprobs"] is None
     assert [(batch[1], batch[2], len(batch[3])) for batch in sink.batches] == [
@@ -122,7 +122,7 @@ def test_steps_go_out_in_batches_and_each_choice_ends() -> None:
 def test_a_step_says_what_is_known_and_how_well() -> None:
     sink = Sink()
     estimate = TurnEstimate(asked(top_p=0.9, temperature=0.7, top_k=40), sink, lambda: 0.0)
-    estimate.take(choice(0, [math.log(0.5), math.log(0.25)]))
+    estimate.take(0, choice(0, [math.log(0.5), math.log(0.25)]))
     estimate.end({}, "stop")
     (step,) = sink.batches[0][3]
     head = 0.5 * math.log(2) + 0.25 * math.log(4)
@@ -141,9 +141,9 @@ def test_a_slow_answers_steps_do_not_wait_for_a_whole_batch() -> None:
     sink, now = Sink(), [0.0]
     estimate = TurnEstimate(asked(), sink, lambda: now[0])
     half = [math.log(0.5), math.log(0.25)]
-    estimate.take(choice(0, half))
+    estimate.take(0, choice(0, half))
     now[0] = 0.3
-    estimate.take(choice(0, half))
+    estimate.take(0, choice(0, half))
     assert [len(batch[3]) for batch in sink.batches] == [2]
 
 
