@@ -19,6 +19,7 @@ from gateway.errors import UpstreamError, UpstreamTimeout, WorkerUnreachable
 from gateway.pool.connector import checked_sockets
 from gateway.pool.events import EventParser
 from gateway.pool.refusal import refusal
+from gateway.pool.silence import Silence
 
 Level: TypeAlias = Literal["native", "opaque"]
 
@@ -73,6 +74,7 @@ class Reply:
     def __init__(self, response: aiohttp.ClientResponse, timeouts: Timeouts) -> None:
         self._response = response
         self._timeouts = timeouts
+        self._silence = Silence(response.content)
         self._parser = EventParser()
         self._waiting: deque[bytes] = deque()
         self._limit_s = timeouts.first_token_s
@@ -83,9 +85,7 @@ class Reply:
     async def peek(self) -> bytes | None:
         """Return the next event without taking it; None at the end of the stream."""
         while not self._waiting and not self._has_ended:
-            with _translated():
-                async with asyncio.timeout(self._limit_s):
-                    chunk = await self._response.content.readany()
+            chunk = await self._read()
             self._has_ended = not chunk
             events = self._parser.feed(chunk) if chunk else self._parser.finish()
             self._waiting += events
@@ -94,11 +94,20 @@ class Reply:
                 self._limit_s = self._timeouts.idle_s
         return self._waiting[0] if self._waiting else None
 
+    async def _read(self) -> bytes:
+        self._silence.begin(self._limit_s)
+        try:
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            raise _meaning(error) from error
+        finally:
+            self._silence.end()
+
     def __aiter__(self) -> Reply:
         return self
 
     async def __anext__(self) -> bytes:
-        if await self.peek() is None:
+        if not self._waiting and await self.peek() is None:
             raise StopAsyncIteration
         return self._waiting.popleft()
 
@@ -126,6 +135,7 @@ class Reply:
 
     def close(self) -> None:
         """End the connection where it is still busy."""
+        self._silence.close()
         self._response.close()
 
 
@@ -250,12 +260,14 @@ def _translated() -> Iterator[None]:
     """The one place where aiohttp's exceptions become ours."""
     try:
         yield
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise WorkerUnreachable from error
-    except TimeoutError as error:
-        raise UpstreamTimeout from error
     except (aiohttp.ClientError, OSError) as error:
-        raise UpstreamError from error
+        raise _meaning(error) from error
+
+
+def _meaning(error: Exception) -> UpstreamError | UpstreamTimeout:
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return WorkerUnreachable()
+    return UpstreamTimeout() if isinstance(error, TimeoutError) else UpstreamError()
 
 
 async def _read_bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gateway.errors import UpstreamError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+ONE_EVENT = b"data: "
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 
 
@@ -30,6 +31,9 @@ class EventParser:
             self._ended_in_cr = False
         if not chunk:
             return []
+        if self._is_one_event(chunk):
+            self._ended_in_cr = self._is_first_line = False
+            return [chunk[len(ONE_EVENT) : -2]]
         if b"\r" in chunk:
             self._ended_in_cr = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -39,6 +43,17 @@ class EventParser:
         if len(self._line) + self._num_data_bytes > MAX_EVENT_BYTES:
             raise UpstreamError("The worker sent an event without end.")
         return events
+
+    def _is_one_event(self, chunk: bytes) -> bool:
+        """Whether nothing waits and ``chunk`` is what nearly all are: one line of data and a blank one."""
+        return (
+            chunk.startswith(ONE_EVENT)
+            and chunk.find(b"\n") == len(chunk) - 2
+            and chunk.endswith(b"\n")
+            and not self._line
+            and not self._data
+            and b"\r" not in chunk
+        )
 
     def finish(self) -> list[bytes]:
         """Return what the end of the stream left without its blank line."""

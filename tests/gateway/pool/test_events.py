@@ -65,3 +65,15 @@ def test_many_lines_of_one_event_are_bounded_too() -> None:
     assert parser.feed(b"data: " + b"x" * (MAX_EVENT_BYTES - 100) + b"\n") == []
     with pytest.raises(UpstreamError):
         parser.feed(b"data: " + b"x" * 100 + b"\n")
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"data: x\n\n", b"data: y\r", b"\n", b"data: z\n", b"\r\n", b"data: "]), max_size=8
+    )
+)
+def test_reads_that_are_one_event_are_understood_as_if_they_came_byte_by_byte(reads: list[bytes]) -> None:
+    whole, slow = EventParser(), EventParser()
+    by_read = [event for read in reads for event in whole.feed(read)] + whole.finish()
+    by_byte = [event for byte in b"".join(reads) for event in slow.feed(bytes([byte]))] + slow.finish()
+    assert by_read == by_byte
