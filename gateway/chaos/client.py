@@ -36,6 +36,8 @@ PATH = "/v1/chat/completions"
 MISTAKES: tuple[Kind, ...] = ("too long", "hostile")
 SLOW_S = 0.05
 LONGEST_STAY_S = 2.0
+LONGEST_TOKENS = 200
+"""No answer that is asked for is longer."""
 ANSWER_S = 90.0
 """No turn may be without an end for so long."""
 HOSTILE: tuple[dict[str, Any], ...] = (
@@ -173,7 +175,7 @@ def body_of(kind: Kind, draw: random.Random) -> dict[str, Any]:
             "task": "rag_qa",
         }
     elif kind == "leaving":
-        body |= {"max_tokens": 200, "stream": draw.random() < 0.7}
+        body |= {"max_tokens": LONGEST_TOKENS, "stream": draw.random() < 0.7}
     elif kind == "too long":
         body["messages"] = [{"role": "user", "content": "word " * 3 * MAX_CONTEXT}]
     elif kind == "hostile":

@@ -6,13 +6,17 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
+from typing import TypeAlias
 
 import httpx
 
 from gateway.chaos.place import Place
 from gateway.chaos.site import PING_S, Site, metrics_of
 from gateway.stack.valkey import wait_for_ping
+
+Fault: TypeAlias = Callable[[], Awaitable[None]]
 
 SHORT_S = (1.0, 4.0)
 LONG_S = (8.0, 10.0)
@@ -32,19 +36,31 @@ class Faults:
     """Steps that workers had counted as lost when they were killed."""
 
     async def run_until(self, end_s: float) -> None:
-        """Go through all kinds in a random order, again and again, until the monotonic clock says so."""
+        """Go through all kinds in a random order, again and again, until the monotonic clock says so.
+
+        In the second half the first worker and the first gateway live on, so that memory can be judged.
+        """
+        half_s = (monotonic() + end_s) / 2
         while monotonic() < end_s:
-            for fault in self.draw.sample(self._kinds(), len(self._kinds())):
+            kinds = self._kinds()
+            for place, fault in self.draw.sample(kinds, len(kinds)):
                 if monotonic() >= end_s:
                     return
+                if place in self._spared and monotonic() >= half_s:
+                    continue
                 await asyncio.sleep(self.draw.uniform(*REST_S))
                 await fault()
 
-    def _kinds(self) -> list[Callable[[], Awaitable[None]]]:
+    @property
+    def _spared(self) -> tuple[Place, ...]:
+        return (self.site.workers[0], self.site.gateways[0])
+
+    def _kinds(self) -> list[tuple[Place | None, Fault]]:
+        """Return what can be done, with the place where that ends a process."""
         return [
-            *(lambda place=place: self._pause(place, SHORT_S) for place in self.site.places),
-            *(lambda place=place: self._kill(place) for place in self.site.places),
-            lambda: self._pause(self.site.valkey, LONG_S),
+            *((None, partial(self._pause, place, SHORT_S)) for place in self.site.places),
+            *((place, partial(self._kill, place)) for place in self.site.places),
+            (None, partial(self._pause, self.site.valkey, LONG_S)),
         ]
 
     async def _pause(self, place: Place, limits_s: tuple[float, float]) -> None:

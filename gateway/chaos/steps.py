@@ -8,7 +8,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from gateway.chaos.client import Ending
+from gateway.chaos.client import LONGEST_TOKENS, Ending
 from gateway.chaos.place import Place
 from worker.protocol import trace_key, unpack_steps
 
@@ -29,7 +29,7 @@ class StepLoss:
     def problems(self, counted: float) -> list[str]:
         """Compare with what the workers counted."""
         found = [f"{self.doubled} trace steps are there twice"] if self.doubled else []
-        at_most = float("inf") if self.num_unknown else self.missing + self.excused
+        at_most = self.missing + self.excused + LONGEST_TOKENS * self.num_unknown
         if not self.missing <= counted <= at_most:
             found.append(f"{self.missing} trace steps are missing, the workers counted {counted:.0f} as lost")
         return found

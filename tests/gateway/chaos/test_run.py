@@ -51,7 +51,8 @@ def test_steps_that_are_missing_must_have_been_counted() -> None:
     assert StepLoss(missing=7).problems(8.0) != []
     assert StepLoss(missing=7, excused=3).problems(9.0) == []
     assert StepLoss(missing=7, excused=3).problems(11.0) != []
-    assert StepLoss(missing=7, num_unknown=1).problems(100.0) == []
+    assert StepLoss(missing=7, num_unknown=1).problems(207.0) == []
+    assert StepLoss(missing=7, num_unknown=1).problems(208.0) != []
     assert StepLoss(doubled=1).problems(0.0) == ["1 trace steps are there twice"]
 
 
