@@ -31,10 +31,11 @@ TAKE = (
     + """
 -- ARGV  1 requests a minute  2 tokens a minute  3 turns at once  4 requests wanted  5 tokens wanted
 --       6 the turn's lease, '' for none  7 the lease's seconds
+--       8 tokens that are owed, and taken in any case, before anything else
 -- Returns {what is short or '', requests left, tokens left}; where something is short nothing is taken.
 local rpm, tpm, turns = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local wanted, tokens_wanted = tonumber(ARGV[4]), tonumber(ARGV[5])
-local requests, tokens = level('requests', rpm), level('tokens', tpm)
+local requests, tokens = level('requests', rpm), level('tokens', tpm) - tonumber(ARGV[8])
 local short = ''
 if rpm > 0 and requests < math.min(wanted, rpm) then short = 'requests' end
 if short == '' and tpm > 0 and tokens < math.min(tokens_wanted, tpm) then short = 'tokens' end

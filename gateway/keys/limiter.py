@@ -104,6 +104,7 @@ class Limiter:
         known = self._known(key)
         known.leases.discard(lease)
         known.charge(num_tokens, self._clock())
+        num_tokens += self._no_longer_owed(key.id)
         self._tell(_Word(key.id, key.limits, num_tokens, (lease,)))
 
     async def watch(self) -> None:
@@ -137,19 +138,12 @@ class Limiter:
         """Return what is short; None where Redis did not say in time."""
         if self._clock() < self._asks_again_at_s:
             return None
-        most = key.limits.concurrent_turns or 0
-        asked: tuple[str | float, ...] = (
-            most,
-            wanted.num_requests,
-            wanted.num_tokens,
-            wanted.lease,
-            self._settings.lease_s,
-        )
+        most, lease_s = key.limits.concurrent_turns or 0, self._settings.lease_s
+        taken: tuple[str | float, ...] = (wanted.num_requests, wanted.num_tokens, wanted.lease, lease_s)
+        asked = (*_rates(key.limits), most, *taken, self._no_longer_owed(key.id))
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                short, requests, tokens = await self._take(
-                    keys=self._names(key.id), args=[*_rates(key.limits), *asked]
-                )
+                short, requests, tokens = await self._take(keys=self._names(key.id), args=asked)
         except (RedisError, OSError) as error:  # a TimeoutError is an OSError
             self._is_away(error)
             return None
@@ -176,6 +170,11 @@ class Limiter:
 
     def _num_owed(self, key_id: str) -> int:
         word = self._owed.get(key_id)
+        return 0 if word is None else word.num_tokens
+
+    def _no_longer_owed(self, key_id: str) -> int:
+        """Return what was owed; from now on it is what Redis is told of right now."""
+        word = self._owed.pop(key_id, None)
         return 0 if word is None else word.num_tokens
 
     def _known(self, key: Key) -> Remembered:

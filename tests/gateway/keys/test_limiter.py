@@ -164,7 +164,7 @@ def test_turns_at_once_are_counted_over_gateways_and_freed_at_once(valkey_url: s
 
 def test_the_turns_of_a_gateway_that_died_end_by_themselves_and_a_living_ones_go_on(valkey_url: str) -> None:
     async def work() -> None:
-        async with replicas(valkey_url, lease_s=0.6) as open_one:
+        async with replicas(valkey_url, lease_s=2.0) as open_one:
             dead, living, other = open_one(), open_one(), open_one()
             key = limited(concurrent_turns=2)
             watch = asyncio.create_task(living.limiter.watch())
