@@ -8,7 +8,7 @@ export HF_HUB_OFFLINE ?= 1
 export OMP_WAIT_POLICY ?= passive
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: setup demo serve test check clean
+.PHONY: setup demo serve test check audit clean
 .DEFAULT_GOAL := demo
 
 setup: $(VENV)/.ready
@@ -41,6 +41,12 @@ check: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python .ci/dependencies.py
+	@$(BIN)/python .ci/audit.py || test $$? -eq 3
+
+# Fails where a vulnerability is known, and where that could not be found out.
+audit: setup
+	@$(BIN)/python .ci/audit.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
