@@ -166,6 +166,8 @@ class GatewaySettings(BaseSettings):
     lane_override: LaneOverride = "auto"
     """Who may send X-Gravity-Lane. auto: whoever holds the admin key; without one, the loopback address."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
+    max_nesting: Annotated[int, Field(ge=4, le=246)] = 246
+    """Levels of lists and objects in each other, the body itself included."""
     max_messages: Annotated[int, Field(ge=1)] = 10_000
     max_documents: Annotated[int, Field(ge=0)] = 10_000
     max_document_chars: Annotated[int, Field(ge=1)] = 4_000_000

@@ -27,7 +27,7 @@ async def receive(request: Request, deps: Deps, endpoint: Endpoint) -> Turn:
     """
     received_at = deps.clock()
     headers = _headers(request, deps)
-    body = parsed(await read_body(request, deps.settings.max_body_bytes))
+    body = parsed(await read_body(request, deps.settings.max_body_bytes), deps.settings.max_nesting)
     check(endpoint, body)
     deps.fields.note(body.keys() - REQUESTS[endpoint].model_fields.keys() - OWN_FIELDS)
     require_use(request, deps, body["model"], body.get("task") or "")
@@ -61,7 +61,7 @@ async def read(request: Request, deps: Deps, model: type[M]) -> tuple[M, dict[st
 
     Raises RequestTooLarge, InvalidJson, InvalidRequest.
     """
-    body = parsed(await read_body(request, deps.settings.max_body_bytes))
+    body = parsed(await read_body(request, deps.settings.max_body_bytes), deps.settings.max_nesting)
     sent = checked(model, body)
     deps.fields.note(body.keys() - model.model_fields.keys())
     return sent, body

@@ -16,8 +16,10 @@ from gateway.store.document import TaskDocument
 
 MAX_STOPS = 4
 MAX_CHOICES = 128
-NESTING = 8
-"""Levels that a record adds around a body; what can be read but not written again with them is too deep."""
+WRITABLE_LEVELS = 254
+"""Of lists and objects in each other, which orjson writes at most."""
+MAX_NESTING = 246
+"""Levels of a body: a record adds up to 8 around it; what could be read but not written again is too deep."""
 OVERRIDABLE = frozenset(
     {
         *("core_semantics", "penalize", "gravity_strength", "decay_after_steps"),
@@ -104,16 +106,16 @@ KNOWN_FIELDS = frozenset(
 OWN_FIELDS = frozenset({"documents", "task", "gravity"})
 
 
-def parsed(raw: bytes) -> dict[str, Any]:
+def parsed(raw: bytes, max_nesting: int = MAX_NESTING) -> dict[str, Any]:
     """Return the JSON object in ``raw``. Raises InvalidJson for anything that is not one."""
-    body = parsed_value(raw)
+    body = parsed_value(raw, max_nesting)
     if not isinstance(body, dict):
         raise InvalidJson("The body must be a JSON object.")
     return body
 
 
-def parsed_value(raw: bytes) -> Any:
-    """Return the JSON in ``raw``. Raises InvalidJson.
+def parsed_value(raw: bytes, max_nesting: int = MAX_NESTING) -> Any:
+    """Return the JSON in ``raw``, of at most so many levels. Raises InvalidJson.
 
     orjson refuses what a worker or a log could stumble over: NaN, 1e999, integers beyond a double, lone
     surrogates (colibri#1589), bad UTF-8, nesting without end.
@@ -123,7 +125,7 @@ def parsed_value(raw: bytes) -> Any:
     except orjson.JSONDecodeError as error:
         raise InvalidJson(f"The body is not valid JSON: {error.msg}.") from error
     nested: object = body
-    for _ in range(NESTING):
+    for _ in range(WRITABLE_LEVELS - max_nesting):
         nested = [nested]
     try:
         orjson.dumps(nested)

@@ -35,3 +35,12 @@ def test_at_the_bound_a_turn_is_served_and_one_over_it_is_named(bounded: Gateway
         for path, body in (("/v1/prune", {"query": "q"}), ("/v1/rerank", {"query": "q"})):
             answer = client.post(path, json={**body, "documents": ["x" * 11]})
             assert (answer.status_code, answer.json()["error"]["param"]) == (400, "documents[0]")
+
+
+def test_a_body_may_have_so_many_levels_and_no_more(upstream: Upstream, start_gateway: StartGateway) -> None:
+    upstream.plays(Script([whole("ok")], content_type="application/json"))
+    gateway = start_gateway(upstream.url, max_nesting=5)
+    for extra, status in (([[[[1]]]], 200), ([[[[[1]]]]], 400)):  # the body is the first level
+        answer = httpx.post(gateway.url + CHAT, json=PLAIN[CHAT] | {"extra": extra})
+        assert answer.status_code == status
+    assert answer.json()["error"]["code"] == "invalid_json"
