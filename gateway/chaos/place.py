@@ -11,7 +11,7 @@ from time import monotonic
 from gateway.stack.child import Child, Command
 from gateway.stack.leash import Leash
 
-READY_S = 120.0
+READY_S = 300.0
 GRACE_S = 10.0
 
 
