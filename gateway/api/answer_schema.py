@@ -171,6 +171,7 @@ class Health(Answer):
     reasons: list[str]
     config: dict[str, Any]
     redis: dict[str, Any]
+    keys: dict[str, Any]
     records: dict[str, Any]
     workers: list[dict[str, Any]]
     queue: dict[str, Any]

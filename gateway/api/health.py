@@ -30,12 +30,14 @@ async def health(request: Request) -> Response:
     deps = deps_of(request)
     reasons = not_ready_reasons(deps)
     config = deps.config.status()
-    is_whole = deps.redis_watch.is_answering and config.last_error is None
+    keys = deps.gate.keys.status()
+    is_whole = deps.redis_watch.is_answering and config.last_error is None and keys.is_current
     report: dict[str, Any] = {
         "status": "unavailable" if reasons else "ok" if is_whole else "degraded",
         "reasons": reasons,
         "config": asdict(config),
         "redis": {"is_answering": deps.redis_watch.is_answering, "reason": deps.redis_watch.reason},
+        "keys": {"count": keys.num_keys, "is_current": keys.is_current},
         "records": {"waiting": deps.recorder.num_waiting, "lost": deps.recorder.num_lost},
         "workers": [asdict(worker) for worker in deps.pool.status()],
         "queue": {"waiting": deps.admission.num_waiting, "fill": deps.admission.fill},

@@ -43,6 +43,11 @@ class KeyStatus:
     file_error: str
     fleet_error: str
 
+    @property
+    def is_current(self) -> bool:
+        """Whether what the sources have now is what serves."""
+        return not (self.file_error or self.fleet_error)
+
 
 class KeyStore:
     """Holds one ring; a reload swaps it in a single assignment. What cannot be read changes nothing."""

@@ -170,7 +170,8 @@ def test_a_key_sees_its_models_and_has_its_tasks(fleet: Fleet) -> None:
         fleet.client(narrow.secret).models.retrieve(MODEL)
     tasked = fleet.knows(made_key(tasks=["rag_qa"]))
     assert fleet.post(tasked, task="rag_qa").status_code == 200
-    for body in ({}, {"task": "default"}, {"task": "made-up"}):
+    others: tuple[dict[str, Any], ...] = ({}, {"task": "default"}, {"task": "made-up"})
+    for body in others:
         answer = fleet.post(tasked, **body)
         assert (answer.status_code, code_of(answer)) == (403, "insufficient_scope")
         assert answer.json()["error"]["param"] == "task"
@@ -310,6 +311,27 @@ def test_a_gateway_without_keys_says_so_once_and_one_that_asks_always_is_closed(
     with serving(upstream.url, **settings, keyless="nobody") as gateway:
         assert httpx.get(gateway.url + "/v1/models").status_code == 401
         assert "no_keys" not in [record.message for record in caplog.records]
+
+
+def test_health_says_whether_the_keys_are_those_of_the_file(
+    upstream: Upstream, tmp_path: Any, valkey_url: str, wait_until: WaitUntil
+) -> None:
+    key, file = made_key(), tmp_path / "keys.json"
+    file.write_text(json.dumps({"keys": [key.entry]}))
+    settings: dict[str, Any] = {
+        "redis_url": valkey_url,
+        "config_namespace": f"health-{uuid.uuid4().hex}",
+        "state_dir": tmp_path / "state",
+    }
+    with serving(upstream.url, **settings, keys_file=file) as gateway:
+        until(lambda: gateway.deps.pool.has_ready_worker and gateway.deps.redis_watch.is_answering)
+        report = httpx.get(gateway.url + "/health").json()
+        assert (report["status"], report["keys"]) == ("ok", {"count": 1, "is_current": True})
+        file.write_text('{"keys": [')
+        wait_until(lambda: httpx.get(gateway.url + "/health").json()["status"] == "degraded")
+        report = httpx.get(gateway.url + "/health").json()
+        assert report["keys"] == {"count": 1, "is_current": False}
+        assert httpx.get(gateway.url + "/v1/models", headers=key.bearer).status_code == 200
 
 
 def test_a_wrong_key_with_a_large_body_is_told_so_and_not_cut_off(fleet: Fleet) -> None:
