@@ -46,6 +46,8 @@ class Asked:
     top_p: float
     temperature: float
     bucket: int
+    has_tokens: bool = True
+    """False where no token's id may be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ class TurnEstimate:
         entropy = (lower + upper) / 2
         s = entropy / math.log(asked.vocabulary_size)
         return StepRecord(
-            token_id=NO_TOKEN,
+            token_id=seen.token_id if asked.has_tokens and abs(seen.token_id) < 2**31 else NO_TOKEN,
             logprob=seen.logprob,
             entropy_nats=entropy,
             normalised_entropy=s,

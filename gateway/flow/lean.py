@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from gateway.context.words import STOP_WORDS
-from gateway.errors import RequestError
+from gateway.errors import RequestError, UpstreamTimeout
 from gateway.flow.turn import Turn
 from gateway.pool.pieces import Pieces, WordPieces
 from gateway.pool.worker import Worker
@@ -24,6 +24,7 @@ NO_TOKENIZER = (
     "The task's words were not passed on: the worker has no /tokenize, and NG_OPAQUE_TOKENIZERS names no "
     "tokenizer for its model."
 )
+TOO_SLOW = "The task's words were not passed on: the worker's /tokenize did not spell them in time."
 NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
@@ -41,6 +42,8 @@ class Lean:
         boosted, penalised = _told(gravity.keywords), _told(gravity.penalize)
         try:
             spelled = await self._pieces.of(worker, turn.model, [*boosted, *penalised])
+        except UpstreamTimeout:
+            return NOTHING, (TOO_SLOW,)
         except RequestError:
             return NOTHING, (NO_TOKENIZER,)
         own = turn.body.get("logit_bias") or {}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gateway.lab.entropy_bounds import UNKNOWN
+from worker.protocol import NO_TOKEN
 
 SILENT = -1
 """Stands for a client that asked for no log-probabilities."""
@@ -23,6 +24,8 @@ class Seen(NamedTuple):
     shown: list[float]
     """The likeliest tokens' log-probabilities, at least one."""
     largest_hidden: float
+    token_id: int = NO_TOKEN
+    """Where the server tells (llama.cpp does)."""
 
 
 def seen_tokens(logprobs: object, num_asked: int) -> Iterator[Seen]:
@@ -73,7 +76,12 @@ def _listed(entry: dict[str, Any], num_asked: int) -> Seen | None:
         return None
     if len(shown) > num_asked:  # the chosen token was put beside the likeliest
         shown.remove(min(shown))
-    return Seen(float(own), shown, min(shown)) if shown else None
+    token_id = entry.get("id")
+    return (
+        Seen(float(own), shown, min(shown), token_id if type(token_id) is int else NO_TOKEN)
+        if shown
+        else None
+    )
 
 
 def _by_text(own: object, top: dict[str, Any], num_asked: int) -> Seen | None:

@@ -132,6 +132,7 @@ class OpaqueServers:
             top_p=1.0 if top_p is None else float(top_p),
             temperature=1.0 if temperature is None else float(temperature),
             bucket=turn.bucket,
+            has_tokens=turn.controls.trace is None or turn.controls.trace.has_tokens,
         )
         return TurnEstimate(asked, self._sink, self._monotonic)
 

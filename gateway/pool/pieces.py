@@ -93,6 +93,8 @@ class WordPieces:
             encode = _asking(worker, model)
             try:
                 await self._try_out(encode, model)
+            except UpstreamTimeout:  # busy, which says nothing of the next time
+                raise
             except RequestError as error:
                 self._mute_until_s[worker.name] = self._monotonic() + ASK_AGAIN_S
                 log(logger, logging.INFO, "no_tokenizer", worker=worker.name, reason=error.code)

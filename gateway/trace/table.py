@@ -27,7 +27,7 @@ def step_table(steps: Sequence[StepRecord], tokens: Sequence[str] = ()) -> Table
         table.add_row(
             str(number),
             Text(token),
-            f"{step.entropy_nats:.3f}",
+            _with_half_width(step),
             f"{step.gravity:.3f}",
             str(step.k),
             f"{step.p:.2f}",
@@ -36,6 +36,12 @@ def step_table(steps: Sequence[StepRecord], tokens: Sequence[str] = ()) -> Table
             f"{step.logprob:.2f}",
         )
     return table
+
+
+def _with_half_width(step: StepRecord) -> str:
+    """H as it was measured, or as it was estimated and how well."""
+    width = step.entropy_half_width_nats
+    return f"{step.entropy_nats:.3f} ±{width:.3f}" if width else f"{step.entropy_nats:.3f}"
 
 
 def step_panels(steps: Sequence[StepRecord]) -> list[Panel]:

@@ -129,6 +129,7 @@ class Upstream:
         self.is_ready = True
         self.tokens: dict[str, list[int]] | None = None
         """Token ids by text, where it has a tokenizer to ask."""
+        self.is_slow_to_tokenize = False
         self._released = asyncio.Event()
         self._released.set()
         self._is_native = is_native
@@ -194,12 +195,14 @@ class Upstream:
             case "/readyz":
                 return web.json_response({}, status=200 if self.is_ready else 503)
             case "/tokenize":
-                return self._tokenized(await request.json())
+                return await self._tokenized(await request.json())
         return await self._complete(request)
 
-    def _tokenized(self, asked: dict[str, Any]) -> web.Response:
+    async def _tokenized(self, asked: dict[str, Any]) -> web.Response:
         if "prompts" in asked:
             return web.json_response({"counts": [len(text.split()) for text in asked["prompts"]]})
+        if self.is_slow_to_tokenize:
+            await asyncio.Event().wait()
         if self.tokens is None:
             return web.json_response({"detail": "Not Found"}, status=404)
         return web.json_response({"tokens": self.tokens.get(asked["prompt"], [])})

@@ -137,6 +137,28 @@ def test_a_step_says_what_is_known_and_how_well() -> None:
     assert math.isnan(step.entropy_after_nats)
 
 
+@pytest.mark.parametrize(
+    ("told", "has_tokens", "expected"),
+    [
+        (42, True, 42),
+        (42, False, NO_TOKEN),
+        ("42", True, NO_TOKEN),
+        (True, True, NO_TOKEN),
+        (2**40, True, NO_TOKEN),
+    ],
+)
+def test_a_tokens_id_is_kept_where_the_server_tells_and_texts_may_be_kept(
+    told: object, has_tokens: bool, expected: int
+) -> None:
+    sink = Sink()
+    estimate = TurnEstimate(asked(has_tokens=has_tokens), sink, lambda: 0.0)
+    sent = choice(0, [math.log(0.5), math.log(0.25)])
+    sent["logprobs"]["content"][0]["id"] = told
+    estimate.take(0, sent)
+    estimate.end({}, "stop")
+    assert sink.batches[0][3][0].token_id == expected
+
+
 def test_a_slow_answers_steps_do_not_wait_for_a_whole_batch() -> None:
     sink, now = Sink(), [0.0]
     estimate = TurnEstimate(asked(), sink, lambda: now[0])

@@ -210,6 +210,16 @@ def test_without_a_tokenizer_the_turn_is_served_with_a_warning(foreign: Foreign)
     assert any("/tokenize" in warning for warning in answer.json()["gravity"]["warnings"])
 
 
+def test_a_tokenizer_that_is_busy_is_asked_again_by_the_next_turn(foreign: Foreign) -> None:
+    foreign.upstream.tokens = TOKENS
+    foreign.upstream.is_slow_to_tokenize = True
+    answer = foreign.ask(gravity=GRAVITY)
+    assert any("in time" in warning for warning in answer.json()["gravity"]["warnings"])
+    foreign.upstream.is_slow_to_tokenize = False
+    foreign.ask(gravity=GRAVITY)
+    assert ["logit_bias" in body for body in foreign.sent] == [False, True]
+
+
 @pytest.fixture
 def redis(valkey_url: str) -> Iterator[Redis]:
     with Redis.from_url(valkey_url) as client:
