@@ -22,7 +22,7 @@ def report_of(result: Result, plan: Plan) -> dict[str, Any]:
     samples, rivals = result.samples, [name for name in result.targets if name not in (DIRECT, GATEWAY)]
     measured = {cell.name for cell in plan.cells}
     return {
-        "num_rounds": plan.num_rounds,
+        "num_rounds": len(next(iter(samples.values()))),
         "left_out": result.left_out,
         "cells": {
             name: {cell.name: asdict(cell_figures(samples, name, cell)) for cell in plan.cells}
