@@ -38,8 +38,8 @@ SLOW_S = 0.05
 LONGEST_STAY_S = 2.0
 LONGEST_TOKENS = 200
 """No answer that is asked for is longer."""
-ANSWER_S = 90.0
-"""No turn may be without an end for so long."""
+ANSWER_S = 180.0
+"""No turn may be without an end for so long: more than the encoder's timeout and three attempts together."""
 HOSTILE: tuple[dict[str, Any], ...] = (
     {"temperature": -1},
     {"top_p": "all"},

@@ -55,7 +55,7 @@ def test_fifty_clients_that_stop_reading_cost_little_memory_and_their_turns_end(
             clients.enter_context(asked(impatient, stream=True))
         wait_until(lambda: len(upstream.received) == NUM_CLIENTS, timeout_s=30.0)
         highest = max(_until_all_left(upstream, wait_until, own))
-        assert impatient.deps.drain.num_open == 0
+        wait_until(lambda: impatient.deps.drain.num_open == 0)
         assert impatient.deps.pool.workers[0].num_in_flight == 0
     assert highest - before < 150 * MIB  # of 1,500
 
