@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from threading import Timer
+from threading import Thread
 from time import monotonic
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -86,7 +86,7 @@ def test_a_worker_that_begins_after_all_answers_and_the_second_is_closed(
 
 
 def test_a_worker_that_answers_others_meanwhile_is_slow_not_silent(
-    start_upstream: StartUpstream, start_gateway: StartGateway
+    start_upstream: StartUpstream, start_gateway: StartGateway, wait_until: WaitUntil
 ) -> None:
     busy, other = start_upstream(), start_upstream()
     busy.plays(SILENT)
@@ -94,13 +94,14 @@ def test_a_worker_that_answers_others_meanwhile_is_slow_not_silent(
     gateway = start_gateway(busy.url, other.url, **SOON)
     worker = gateway.deps.pool.workers[0]
     other.hold()
-
-    def answers_another() -> None:
-        worker.num_begun += 1  # as an answer to somebody else would
-        other.release()
-
-    Timer(0.1, answers_another).start()
-    assert text_of(stream(gateway)) == "ok"
+    answers: list[httpx.Response] = []
+    asking = Thread(target=lambda: answers.append(stream(gateway)))
+    asking.start()
+    wait_until(lambda: other.num_open == 1)  # both have it now
+    worker.num_begun += 1  # as an answer to somebody else would
+    other.release()
+    asking.join(10.0)
+    assert text_of(answers[0]) == "ok"
     assert worker.breaker.state == "closed"
     assert gateway.deps.metrics.hedges.labels("second")._value.get() == 1
 
