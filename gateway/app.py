@@ -210,8 +210,8 @@ def _watches(deps: Deps) -> dict[str, Callable[[], Awaitable[None]]]:
     return {
         "watch configuration": deps.config.watch,
         "report configuration": lambda: deps.replicas.watch(deps.config.status, lambda: deps.pool.models),
-        "watch keys": deps.gate.keys.watch,
-        "tell limits": deps.limiter.watch,
+        **deps.gate.keys.watches(),
+        **deps.limiter.watches(),
         "watch workers": deps.pool.watch,
         "follow registered workers": lambda: deps.roster.watch(
             deps.pool.follow, deps.settings.probe_interval_s

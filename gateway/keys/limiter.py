@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
@@ -107,11 +107,9 @@ class Limiter:
         num_tokens += self._no_longer_owed(key.id)
         self._tell(_Word(key.id, key.limits, num_tokens, (lease,)))
 
-    async def watch(self) -> None:
-        """Tell Redis what is owed and that the open turns are still open, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._flush(), name="charge tokens")
-            group.create_task(self._renew(), name="renew leases")
+    def watches(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        """Return what is to run by name: tells Redis what is owed, and that the open turns are still open."""
+        return {"charge tokens": self._flush, "renew leases": self._renew}
 
     async def close(self) -> None:
         """Wait for what is on its way to Redis; each waits no longer than the client's own timeout."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
@@ -74,12 +74,11 @@ class KeyStore:
     def status(self) -> KeyStatus:
         return KeyStatus(len(self.ring.keys), self._file_error, self._fleet_error)
 
-    async def watch(self) -> None:
-        """Reload whenever a source rings, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch_fleet(), name="watch fleet's keys")
-            if self._sources.file is not None:
-                group.create_task(self._watch_file(self._sources.file), name="watch key file")
+    def watches(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        """Return what is to run by name, each until it is cancelled: a reload whenever a source rings."""
+        file = self._sources.file
+        of_file = {} if file is None else {"watch key file": lambda: self._watch_file(file)}
+        return {"watch fleet's keys": self._watch_fleet, **of_file}
 
     async def reload_fleet(self) -> None:
         """Take over the fleet's keys. Redis away, or empty where it had some, changes nothing."""

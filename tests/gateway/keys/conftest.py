@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +41,19 @@ def shelf(tmp_path: Path) -> Shelf:
 @pytest.fixture
 def namespace() -> str:
     return f"test-{uuid.uuid4().hex}"
+
+
+@contextlib.asynccontextmanager
+async def running(watches: Mapping[str, Callable[[], Awaitable[None]]]) -> AsyncIterator[None]:
+    """Run what runs in the background of a gateway, as long as the block does."""
+    tasks = {asyncio.ensure_future(work()) for work in watches.values()}
+    try:
+        yield
+    finally:
+        while tasks:
+            for task in tasks:
+                task.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=0.2)
 
 
 class OpenStore:

@@ -18,7 +18,7 @@ from gateway.keys.limiter import Limiter, LimiterSettings, Taken
 from gateway.keys.memory import Wanted
 from gateway.telemetry.metrics import Metrics
 from tests.conftest import StartValkey
-from tests.gateway.keys.conftest import made_key
+from tests.gateway.keys.conftest import made_key, running
 
 AMPLE_S = 5.0
 DEADLINE_S = 10.0
@@ -132,18 +132,16 @@ def test_tokens_of_a_running_answer_are_told_while_it_runs(valkey_url: str) -> N
     async def work() -> None:
         async with replicas(valkey_url) as open_one:
             one, other, key = open_one(), open_one(), limited(tokens_per_minute=50)
-            watch = asyncio.create_task(one.limiter.watch())
-            await one.limiter.take(key, Wanted(1, 10, "turn-1"))
-            for _ in range(40):
-                one.limiter.owe(key, 1)
+            async with running(one.limiter.watches()):
+                await one.limiter.take(key, Wanted(1, 10, "turn-1"))
+                for _ in range(40):
+                    one.limiter.owe(key, 1)
 
-            async def is_refused() -> bool:
-                return (await other.limiter.take(key, Wanted(0, 30))).short == "tokens"
+                async def is_refused() -> bool:
+                    return (await other.limiter.take(key, Wanted(0, 30))).short == "tokens"
 
-            # The other gateway is refused although the turn has not ended; its own tries take nothing.
-            await until(is_refused)
-            watch.cancel()
-            await asyncio.wait({watch})
+                # The other gateway is refused although the turn has not ended; its own tries take nothing.
+                await until(is_refused)
 
     asyncio.run(work())
 
@@ -167,19 +165,17 @@ def test_the_turns_of_a_gateway_that_died_end_by_themselves_and_a_living_ones_go
         async with replicas(valkey_url, lease_s=2.0) as open_one:
             dead, living, other = open_one(), open_one(), open_one()
             key = limited(concurrent_turns=2)
-            watch = asyncio.create_task(living.limiter.watch())
-            await dead.limiter.take(key, Wanted(1, 0, "of the dead"))
-            await living.limiter.take(key, Wanted(1, 0, "of the living"))
+            async with running(living.limiter.watches()):
+                await dead.limiter.take(key, Wanted(1, 0, "of the dead"))
+                await living.limiter.take(key, Wanted(1, 0, "of the living"))
 
-            async def is_free() -> bool:
-                return (await other.limiter.take(key, Wanted(1, 0, "next"))).short == ""
+                async def is_free() -> bool:
+                    return (await other.limiter.take(key, Wanted(1, 0, "next"))).short == ""
 
-            assert not await is_free()
-            await until(is_free)
-            # By now the lease of the living would be over too, had nobody renewed it.
-            assert (await other.limiter.take(key, Wanted(1, 0, "one more"))).short == "turns"
-            watch.cancel()
-            await asyncio.wait({watch})
+                assert not await is_free()
+                await until(is_free)
+                # By now the lease of the living would be over too, had nobody renewed it.
+                assert (await other.limiter.take(key, Wanted(1, 0, "one more"))).short == "turns"
 
     asyncio.run(work())
 

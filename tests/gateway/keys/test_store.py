@@ -17,7 +17,7 @@ from gateway.keys.fleet import FleetKeys
 from gateway.keys.key import Key
 from gateway.keys.names import KeyNames
 from gateway.keys.store import KeyStore
-from tests.gateway.keys.conftest import MadeKey, OpenStore, Shelf, made_key
+from tests.gateway.keys.conftest import MadeKey, OpenStore, Shelf, made_key, running
 
 DEADLINE_S = 10.0
 
@@ -28,14 +28,9 @@ def opens(store: KeyStore, key: MadeKey) -> bool:
 
 @contextlib.asynccontextmanager
 async def watched(open_store: OpenStore, store: KeyStore) -> AsyncIterator[None]:
-    watching = asyncio.create_task(store.watch())
-    try:
+    async with running(store.watches()):
         yield
-    finally:
-        while not watching.done():
-            watching.cancel()
-            await asyncio.wait({watching}, timeout=0.2)
-        await open_store.close()
+    await open_store.close()
 
 
 async def until(condition: Callable[[], Any]) -> None:
