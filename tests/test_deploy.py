@@ -79,9 +79,53 @@ def test_prometheus_scrapes_both_processes(compose: dict[str, Any]) -> None:
         f"gateway:{environment['gateway']['NG_PORT']}",
         f"worker:{environment['worker']['NG_WORKER_PORT']}",
     }
-    assert compose["services"]["prometheus"]["volumes"] == [
-        "./prometheus.yaml:/etc/prometheus/prometheus.yml:ro"
-    ]
+    mounted = {
+        volume.split(":")[1]: volume.split(":")[0] for volume in compose["services"]["prometheus"]["volumes"]
+    }
+    assert mounted["/etc/prometheus/prometheus.yml"] == "./prometheus.yaml"
+    assert [Path(mounted[path]).name for path in config["rule_files"]] == ["alerts.yaml"]
+
+
+def test_every_container_is_hardened_and_says_whether_it_is_well(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert int(service["user"].partition(":")[0]) > 0, name
+        assert service["healthcheck"]["test"][0] == "CMD", name
+        assert not {"privileged", "network_mode", "pid", "cap_add"} & service.keys(), name
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    assert re.findall(r"^USER (\S+)$", dockerfile, re.M) == [compose["services"]["gateway"]["user"]]
+
+
+def test_what_is_mounted_exists_and_what_is_written_lies_on_a_volume(compose: dict[str, Any]) -> None:
+    for service in compose["services"].values():
+        for volume in service.get("volumes", ()):
+            source, _, mode = volume.partition(":")
+            if source.startswith("."):
+                assert (DEPLOY / source).exists(), source
+                assert mode.endswith(":ro"), volume
+            else:
+                assert source in compose["volumes"]
+    for name, setting in (("gateway", "NG_STATE_DIR"), ("worker", "NG_WORKER_SPILL_DIR")):
+        service = compose["services"][name]
+        targets = [volume.split(":")[1] for volume in service["volumes"] if not volume.endswith(":ro")]
+        assert any(service["environment"][setting].startswith(target) for target in targets), name
+
+
+def test_only_the_loopback_address_sees_a_port_and_the_inner_network_none(compose: dict[str, Any]) -> None:
+    assert compose["networks"]["back"]["internal"] is True
+    for name, service in compose["services"].items():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
+    assert compose["services"]["worker"]["networks"] == compose["services"]["valkey"]["networks"] == ["back"]
+    assert not any("ports" in compose["services"][name] for name in ("worker", "valkey"))
+
+
+def test_the_gateway_of_the_deployment_asks_everybody_for_a_key(compose: dict[str, Any]) -> None:
+    environment = compose["services"]["gateway"]["environment"]
+    assert environment["NG_KEYLESS"] == "nobody"
+    assert environment["NG_ADMIN_KEY_FILE"].startswith("/run/secrets/")
+    assert not [name for name in environment if name.endswith("_KEY")]
 
 
 def test_the_image_copies_what_exists_and_runs_a_module_that_exists(compose: dict[str, Any]) -> None:
@@ -99,5 +143,5 @@ def test_the_image_copies_what_exists_and_runs_a_module_that_exists(compose: dic
 
 
 def test_the_secrets_file_stays_out_of_the_repository(compose: dict[str, Any]) -> None:
-    secret = compose["secrets"]["admin_key"]["file"]
-    assert f"deploy/{Path(secret).name}" in (ROOT / ".gitignore").read_text().splitlines()
+    for secret in compose["secrets"].values():
+        assert f"deploy/{Path(secret['file']).name}" in (ROOT / ".gitignore").read_text().splitlines()
