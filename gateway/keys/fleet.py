@@ -11,6 +11,7 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.client import Pipeline
 
+from gateway.errors import ConfigError
 from gateway.keys.key import Key
 from gateway.keys.names import KeyNames
 from gateway.telemetry.logs import log
@@ -50,11 +51,14 @@ class FleetKeys:
         return parsed(cast("Mapping[bytes, bytes]", self._redis.hgetall(self._names.keys)))
 
     def change(self, key_id: str, changed: Callable[[Key | None], Key]) -> Key:
-        """Replace one key by what ``changed`` makes of it, whoever else changes it meanwhile, and ring."""
+        """Replace one key by what ``changed`` makes of it, whoever else changes it meanwhile, and ring.
+
+        Raises ConfigError for an entry that cannot be read: what it says would be lost.
+        """
 
         def work(pipe: Pipeline) -> Key:
             content = cast("bytes | None", pipe.hget(self._names.keys, key_id))
-            key = changed(None if content is None else Key.model_validate_json(content))
+            key = changed(None if content is None else _readable(key_id, content))
             pipe.multi()
             pipe.hset(self._names.keys, key_id, key.model_dump_json(exclude_defaults=True))
             pipe.publish(self._names.bell, "")
@@ -62,3 +66,10 @@ class FleetKeys:
 
         key = self._redis.transaction(work, self._names.keys, value_from_callable=True)  # type: ignore[arg-type]
         return cast("Key", key)
+
+
+def _readable(key_id: str, content: bytes) -> Key:
+    try:
+        return Key.model_validate_json(content)
+    except ValidationError:
+        raise ConfigError(f"the key {key_id} was written by another version, or is damaged") from None

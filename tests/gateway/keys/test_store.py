@@ -164,3 +164,5 @@ def test_an_entry_that_cannot_be_read_opens_nothing_and_takes_no_other_with_it(
     store = open_store()
     asyncio.run(open_store.reloaded(store))
     assert (opens(store, good), opens(store, newer)) == (True, False)
+    with Redis.from_url(valkey_url) as redis, pytest.raises(ConfigError, match="another version"):
+        FleetKeys(redis, KeyNames(namespace)).change(newer.id, lambda before: Key.model_validate(newer.entry))
