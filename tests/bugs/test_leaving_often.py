@@ -26,7 +26,7 @@ AT_ONCE = 8
 ENDLESS = {"max_tokens": 900, "ignore_eos": True}
 MODEL = "SmolLM2-135M-Instruct"
 JSON = "application/json"
-STOP_S = 5.0
+STOP_S = 10.0
 """A bound for a machine that others use too; ``gravity chaos cancelling`` measures against 50 ms."""
 
 MID_STREAM = Script([events(chunk("some"), done=False), Hang()])
@@ -67,8 +67,6 @@ async def test_litellm_30245_31499_37140_leaving_200_times_in_every_phase_leaves
     scripted: Scripted,
 ) -> None:
     upstream, gateway = scripted.upstream, scripted.gateway
-    scripted.client.get("/livez")  # the one connection that the test keeps
-    await until(lambda: num_connections(gateway) == 1)
     phases = itertools.cycle([(MID_STREAM, True), (BEFORE_A_TOKEN, True), (NOT_STREAMED, False)])
     for number, (script, is_streaming) in zip(range(1, NUM_TIMES + 1), phases, strict=False):
         upstream.plays(script)
@@ -80,7 +78,7 @@ async def test_litellm_30245_31499_37140_leaving_200_times_in_every_phase_leaves
         assert upstream.num_open == 0
     await until(lambda: gateway.deps.drain.num_open == 0)
     assert [worker.num_in_flight for worker in gateway.deps.pool.workers] == [0]
-    await until(lambda: num_connections(gateway) == 1)
+    await until(lambda: num_connections(gateway) <= 1)  # the client of all tests may keep one
     upstream.plays(events(chunk("next"), chunk(finish="stop")))
     assert scripted.stream()[-1] == "[DONE]"
 
