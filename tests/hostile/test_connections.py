@@ -142,7 +142,7 @@ def test_an_upgrade_that_nobody_knows_is_answered(attacked: Attacked) -> None:
         assert answer[0] == 200
 
 
-@settings(FUZZ, max_examples=80)
+@settings(FUZZ, max_examples=50)
 @given(
     st.lists(
         st.sampled_from(

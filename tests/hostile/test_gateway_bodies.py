@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tests.hostile.bodies import FIELDS, FUZZ, bodies
 from tests.hostile.judge import Attacked
 
-EXAMPLES = {"/v1/chat/completions": 100, "/v1/prune": 60, "/v1/rerank": 40}
+EXAMPLES = {"/v1/chat/completions": 80, "/v1/feedback": 15}
 
 
 @pytest.mark.parametrize("path", FIELDS)
 def test_no_body_is_answered_with_a_fault_of_the_gateways(attacked: Attacked, path: str) -> None:
-    @settings(FUZZ, max_examples=EXAMPLES.get(path, 50))
+    @settings(FUZZ, max_examples=EXAMPLES.get(path, 35))
     @given(bodies(path))
     def attack(body: bytes) -> None:
         answer = attacked.client.post(path, content=body, headers={"Content-Type": "application/json"})
@@ -23,7 +23,7 @@ def test_no_body_is_answered_with_a_fault_of_the_gateways(attacked: Attacked, pa
     attack()
 
 
-@settings(FUZZ, max_examples=40)
+@settings(FUZZ, max_examples=25)
 @given(
     st.sampled_from(
         (

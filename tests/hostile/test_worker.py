@@ -65,7 +65,7 @@ FIELDS: dict[str, Fields] = {
 def test_no_body_is_answered_with_a_fault_of_the_workers(worker_server: RunningProcess, path: str) -> None:
     with httpx.Client(base_url=worker_server.url, timeout=TIMEOUT_S) as client:
 
-        @settings(FUZZ, max_examples=80)
+        @settings(FUZZ, max_examples=50)
         @given(bodies_of(FIELDS[path], ("max_tokens",) if path in GENERATING else ()))
         def attack(body: bytes) -> None:
             answer = client.post(path, content=body)
@@ -77,7 +77,7 @@ def test_no_body_is_answered_with_a_fault_of_the_workers(worker_server: RunningP
         assert client.get("/readyz").status_code == 200
 
 
-@settings(FUZZ, max_examples=60)
+@settings(FUZZ, max_examples=30)
 @given(
     st.sampled_from(("GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD")),
     st.sampled_from(
