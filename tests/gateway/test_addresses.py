@@ -64,7 +64,7 @@ def test_what_is_no_address_of_a_worker_is_refused_and_not_repeated(url: str) ->
     assert "secret" not in str(told.value)
     for settings in ({"workers": (url,)}, {"encoder_url": url}):
         with pytest.raises(ValidationError) as refused:
-            GatewaySettings(**settings)  # type: ignore[arg-type]
+            GatewaySettings(**settings)
         assert "secret" not in str(refused.value)
 
 
@@ -80,11 +80,11 @@ def test_private_networks_are_where_workers_live(url: str) -> None:
 def test_a_network_may_be_allowed_by_name() -> None:
     settings = GatewaySettings(
         allowed_networks="169.254.10.0/24, fe80::/10",
-        workers="http://169.254.10.7",  # type: ignore[arg-type]
+        workers="http://169.254.10.7",
     )
     assert settings.workers == ("http://169.254.10.7",)
     with pytest.raises(ValidationError):
-        GatewaySettings(allowed_networks="169.254.10.0/24", workers=f"http://{METADATA}")  # type: ignore[arg-type]
+        GatewaySettings(allowed_networks="169.254.10.0/24", workers=f"http://{METADATA}")
 
 
 def test_every_link_local_address_is_out_of_bounds_and_no_private_one() -> None:

@@ -47,4 +47,4 @@ def test_a_named_origin_may_call_v1_and_no_other_may(upstream: Upstream, start_g
 )
 def test_what_is_no_origin_is_refused(origins: str) -> None:
     with pytest.raises(ValidationError):
-        GatewaySettings(cors_origins=origins)  # type: ignore[arg-type]
+        GatewaySettings(cors_origins=origins)
