@@ -99,7 +99,7 @@ def test_without_redis_requests_are_served_and_at_the_end_the_stream_says_why_it
         ("NG_WORKER_PORT", "http", "port"),
         ("NG_WORKER_DTYPE", "int3", "dtype"),
         ("NG_WORKER_MODEL", "/no/such/model", "/no/such/model"),
-        ("NG_REDIS_URL", "ftp://nowhere", "Redis URL"),
+        ("NG_REDIS_URL", "ftp://nowhere", "NG_REDIS_URL"),
     ],
 )
 def test_a_setting_that_cannot_be_is_told_in_one_line(name: str, value: str, word: str) -> None:
