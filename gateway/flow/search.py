@@ -65,15 +65,7 @@ class Search:
             try:
                 return await self._begun(attempt, begin)
             except RequestError as error:
-                name = attempt.worker.name
-                log(
-                    logger,
-                    logging.WARNING,
-                    "worker_refused",
-                    worker=name,
-                    code=error.code,
-                    turn=self._turn.id,
-                )
+                self._log_refusal(attempt.worker, error)
                 if not is_worth_retrying(error):
                     raise
                 # A full queue is worth telling: the client may simply come back.
