@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
 import uuid
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from redis import Redis
 
-from gateway.flow.dry_build import dry_build
 from gateway.settings import GatewaySettings
 from gateway.store.centre import Note
-from gateway.store.connection import open_redis
 from gateway.store.documents import Documents
 from gateway.store.keys import ConfigKeys
-from gateway.store.opening import open_centre, open_store
+from gateway.store.opening import open_centre
 from gateway.store.watch import ConfigStore
 from tests.conftest import WaitUntil
+from tests.watching import replica, watched
 
 RELOAD_S = 2.0
 DEFAULT = "task_type: default\ngravity_strength: 0\n"
@@ -44,18 +40,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "tasks" / "other.yaml").write_text(OTHER)
     (tmp_path / "experiments" / "gain.yaml").write_text(EXPERIMENT)
     return tmp_path
-
-
-@contextlib.asynccontextmanager
-async def watched(folder: Path) -> AsyncIterator[ConfigStore]:
-    store = ConfigStore.open(folder)
-    watch = asyncio.create_task(store.watch())
-    try:
-        yield store
-    finally:
-        watch.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watch
 
 
 def problem(store: ConfigStore) -> str:
@@ -111,20 +95,6 @@ def fleet(folder: Path, valkey_url: str) -> GatewaySettings:
         config_poll_s=0.05,
         redis_url=valkey_url,
     )
-
-
-@contextlib.asynccontextmanager
-async def replica(settings: GatewaySettings) -> AsyncIterator[ConfigStore]:
-    bell = open_redis(settings)
-    store = open_store(settings, bell, time.time, dry_build)
-    watch = asyncio.create_task(store.watch())
-    try:
-        yield store
-    finally:
-        watch.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watch
-        await bell.aclose()
 
 
 def with_strength(documents: Documents, strength: float) -> Documents:

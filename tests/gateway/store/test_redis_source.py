@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from gateway.store.opening import open_centre, open_store
 from gateway.store.watch import ConfigStore
 from tests.conftest import StartValkey, WaitUntil
 from tests.gateway.store.conftest import MakeDocuments
+from tests.watching import replica
 
 WHY = Note("anna", "for a reason")
 RELOAD_S = 2.0
@@ -93,20 +93,6 @@ def problem(store: ConfigStore) -> str:
     return f"{error.file}: {error.message}" if error else ""
 
 
-@contextlib.asynccontextmanager
-async def watched(settings: GatewaySettings) -> AsyncIterator[ConfigStore]:
-    bell = open_redis(settings)
-    store = open_store(settings, bell, time.time, dry_build)
-    watch = asyncio.create_task(store.watch())
-    try:
-        yield store
-    finally:
-        watch.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watch
-        await bell.aclose()
-
-
 @pytest.fixture
 def until(wait_until: WaitUntil) -> Until:
     """Wait beside the event loop; fails after the time that a reload may take."""
@@ -127,7 +113,7 @@ async def test_the_bell_brings_a_publish_to_every_gateway(
     fleet: Fleet, valkey_url: str, until: Until, make_documents: MakeDocuments
 ) -> None:
     settings = fleet.settings(valkey_url, poll_s=60.0)
-    async with watched(settings) as one, watched(settings) as two, watched(settings) as three:
+    async with replica(settings) as one, replica(settings) as two, replica(settings) as three:
         before = one.snapshot
         centre = open_centre(settings)
         for value in (0.5, 1.25):  # each rings: a bell is not used up by who hears it first
@@ -141,7 +127,7 @@ async def test_the_bell_brings_a_publish_to_every_gateway(
 async def test_the_poll_finds_what_no_bell_told(
     fleet: Fleet, valkey_url: str, redis: Redis, until: Until, make_documents: MakeDocuments
 ) -> None:
-    async with watched(fleet.settings(valkey_url)) as store:
+    async with replica(fleet.settings(valkey_url)) as store:
         keys, wanted = ConfigKeys(fleet.namespace), make_documents(0.75)
         redis.set(keys.snapshot(wanted.sha), wanted.as_bytes())
         redis.hset(keys.head, mapping={"number": "9", "sha": wanted.sha})
@@ -157,7 +143,7 @@ async def test_a_head_that_cannot_serve_changes_nothing_but_the_status(
     default = {"task_type": "default", "gravity_strength": 99.0 if damage == "value" else 1.0}
     third = {"task_type": "third", "context": {"template": "no text"}} if damage == "unbuildable" else None
     bad = Documents({"default": default, **({"third": third} if third else {})}, {})
-    async with watched(fleet.settings(valkey_url)) as store:
+    async with replica(fleet.settings(valkey_url)) as store:
         before = store.snapshot
         if damage != "missing":
             content = bad.as_bytes()
@@ -197,7 +183,7 @@ async def test_a_gateway_starts_without_redis_and_takes_the_head_over_when_it_is
     kill()
     with pytest.raises(CentreUnavailable):
         open_(fleet.settings(url, disk="of another machine"))
-    async with watched(settings) as store:
+    async with replica(settings) as store:
         status = store.status()
         assert (status.sha, status.number, status.is_last_good) == (served.snapshot.sha, 1, True)
         assert "does not answer" in problem(store)
@@ -220,7 +206,7 @@ async def test_a_head_that_moved_while_redis_could_not_be_reached_is_taken_over(
     served = open_(settings)
     open_centre(settings).publish(make_documents(0.75), WHY)
     running.signal(signal.SIGSTOP)  # connections are taken, and nothing answers
-    async with watched(settings) as store:
+    async with replica(settings) as store:
         assert store.snapshot.sha == served.snapshot.sha
         assert store.status().is_last_good
         running.signal(signal.SIGCONT)
@@ -234,7 +220,7 @@ async def test_redis_away_is_told_and_forgotten(
 ) -> None:
     url, kill, start = own_valkey
     settings = fleet.settings(url)
-    async with watched(settings) as store:
+    async with replica(settings) as store:
         before, exported = store.snapshot, open_centre(settings).export()
         kill()
         await until(lambda: "does not answer" in problem(store))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from gateway.store.folder_centre import FolderCentre
 from gateway.store.proposal import Rules
 from gateway.store.watch import ConfigStore
 from tests.conftest import WaitUntil
+from tests.watching import watched
 
 RELOAD_S = 2.0
 Until = Callable[[Callable[[], bool]], Awaitable[bool]]
@@ -34,18 +34,6 @@ def write(folder: Path, strength: float) -> Path:
 
 def strength(store: ConfigStore) -> float:
     return store.snapshot.tasks["default"].gravity_strength
-
-
-@contextlib.asynccontextmanager
-async def watched(folder: Path) -> AsyncIterator[ConfigStore]:
-    store = ConfigStore.open(folder)
-    watch = asyncio.create_task(store.watch())
-    try:
-        yield store
-    finally:
-        watch.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watch
 
 
 @pytest.fixture
