@@ -10,7 +10,6 @@ import socket
 import sys
 from types import FrameType
 from typing import cast
-from urllib.parse import unquote, urlsplit
 
 import uvicorn
 from fastapi import FastAPI
@@ -20,7 +19,7 @@ from gateway.api.connection import bounded
 from gateway.app import create_app
 from gateway.settings import GatewaySettings
 from gateway.telemetry.logs import configure_logging, log
-from gateway.telemetry.redaction import SHORTEST_SECRET
+from worker.redaction import secrets_in
 
 CLOSING_S = 5
 """For the last bytes of answers that have ended, after the drain."""
@@ -68,10 +67,7 @@ class Server(uvicorn.Server):
 def secrets_of(settings: GatewaySettings) -> tuple[str, ...]:
     """Return what must never stand in a log: every secret of the settings, of a URL its password."""
     values = (getattr(settings, name) for name in GatewaySettings.model_fields)
-    told = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
-    written = [(urlsplit(each).password or "") if "://" in each else each for each in told]
-    known = {each for each in (*written, *map(unquote, written)) if len(each) >= SHORTEST_SECRET}
-    return tuple(sorted(known, key=len, reverse=True))
+    return secrets_in(value.get_secret_value() for value in values if isinstance(value, SecretStr))
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from worker.logs import configure_logging
 from worker.models import ModelNotFoundError, resolve_model
+from worker.redaction import secrets_in
 from worker.settings import WorkerSettings
 
 log = logging.getLogger("worker")
@@ -20,6 +21,7 @@ def main() -> int:
     configure_logging()
     try:
         settings = WorkerSettings()
+        configure_logging(secrets=secrets_in([settings.redis_address() or ""]))
         _set_threads(settings.threads)
         folder = resolve_model(settings.model)
     except (ValidationError, ModelNotFoundError) as error:

@@ -9,13 +9,16 @@
     │   ├── NoSuchRouteError          404                         not_found
     │   ├── WrongMethodError          405                         method_not_allowed
     │   ├── ModelNotServedError       404                         model_not_found
+    │   ├── RequestTimedOutError      408                         request_timeout
     │   └── BodyTooLargeError         413                         request_too_large
+    │       ├── UrlTooLongError       414                         request_too_large
+    │       └── HeadTooLargeError     431                         request_too_large
     ├── QueueFullError                429  rate_limit_error       queue_full        with Retry-After
     ├── DrainingError                 503  server_error           shutting_down     with Retry-After
     ├── GenerationFailedError         500  server_error           engine_error      that request alone
     └── ClientLeftError               499  server_error           client_left       nobody reads it
 
-The OpenAI SDK retries 408, 409, 429 and 5xx: a client's mistake is never one of these.
+The OpenAI SDK retries 408, 409, 429 and 5xx: a client's mistake is none of these, a slow line's 408 apart.
 """
 
 from __future__ import annotations
@@ -90,6 +93,25 @@ class BodyTooLargeError(RequestError):
 
     status = 413
     code = "request_too_large"
+
+
+class UrlTooLongError(BodyTooLargeError):
+    """The path with its query is over the limit."""
+
+    status = 414
+
+
+class HeadTooLargeError(BodyTooLargeError):
+    """The headers are over the limit."""
+
+    status = 431
+
+
+class RequestTimedOutError(RequestError):
+    """The client took too long to send its request; its connection is closed."""
+
+    status = 408
+    code = "request_timeout"
 
 
 class QueueFullError(WorkerError):

@@ -46,6 +46,13 @@ class WorkerSettings(BaseSettings):
     max_waiting: Annotated[int, Field(ge=0)] = 512
     """Sequences that may wait beyond ``max_batch``; more are refused with 429."""
     max_body_bytes: Count = 16 * MIB
+    max_url_bytes: Annotated[int, Field(ge=256)] = 8 * 1024
+    max_head_bytes: Annotated[int, Field(ge=1024)] = 32 * 1024
+    """Names and values of a request's headers together."""
+    head_timeout_s: Seconds = 10.0
+    """From a connection's begin, or a later request's first byte, to the end of the headers."""
+    body_timeout_s: Seconds = 120.0
+    """For the whole body, as far as the worker does not let it wait itself."""
     ping_s: Seconds = 15.0
     """A comment goes out on a stream that was silent for so long."""
     write_timeout_s: Seconds = 60.0

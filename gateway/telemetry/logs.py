@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
-from gateway.telemetry.redaction import redact as redact
-from gateway.telemetry.redaction import tell_traceback
+from worker.redaction import redact as redact
+from worker.redaction import tell_traceback
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests.hostile.bodies import FUZZ
 from tests.hostile.judge import Attacked, check_error_shape
+from tests.raw_http import PATIENCE_S, answers_of, ask, received_on
 from tests.servers.gateway import Gateway, serving
 
-PATIENCE_S = 15.0
 HEAD_TIMEOUT_S = 0.4
 BODY = json.dumps({"model": "fake-model", "messages": [{"role": "user", "content": "hello"}]}).encode()
 HOST = b"Host: localhost\r\n"
@@ -52,41 +52,6 @@ MALFORMED = {
     "a chunk that is longer than it says": POST + CHUNKED + b"\r\n2\r\nhello\r\n0\r\n\r\n",
     "a broken chunk after a good one": POST + CHUNKED + b"\r\n" + CHUNK + b"Q\r\n" + SMUGGLED,
 }
-
-
-def ask(url: str, sent: bytes, *, is_closed: bool = False) -> bytes:
-    """Send bytes and return all that comes until the server closes, as it must where it refuses."""
-    address = urlsplit(url)
-    with socket.create_connection((address.hostname or "", address.port or 0), PATIENCE_S) as connection:
-        try:
-            connection.sendall(sent)
-            if is_closed:
-                connection.shutdown(socket.SHUT_WR)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # refused while we were still sending
-        return b"".join(_received(connection))
-
-
-def _received(connection: socket.socket) -> Iterator[bytes]:
-    try:
-        while part := connection.recv(65_536):
-            yield part
-    except ConnectionResetError:
-        return
-
-
-def answers_of(received: bytes) -> list[tuple[int, bytes]]:
-    """The status and body of each answer on a connection, by their lengths."""
-    found = []
-    while received:
-        head, _, rest = received.partition(b"\r\n\r\n")
-        status = int(head.split()[1])
-        lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-        assert len(lengths) == 1
-        length = int(lengths[0].partition(b":")[2])
-        found.append((status, rest[:length]))
-        received = rest[length:]
-    return found
 
 
 def check_refusal(received: bytes) -> None:
@@ -229,7 +194,7 @@ def test_a_connection_that_was_served_is_not_kept_by_blank_lines(strict: Gateway
         connection.sendall(SMUGGLED)
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
         connection.sendall(b"\r\n" * 3)
-        ((status, _),) = answers_of(b"".join(_received(connection)))
+        ((status, _),) = answers_of(b"".join(received_on(connection)))
     assert status == 408
 
 

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from worker.engine.architecture import UnsupportedArchitectureError
 from worker.engine.loop import EngineLoop, EngineSettings
 from worker.server.app import create_app
-from worker.server.patience import patient_protocol
+from worker.server.connection import bounded
 from worker.server.roster import Roster
 from worker.settings import WorkerSettings
 from worker.trust import ModelRefusedError
@@ -47,7 +47,7 @@ def serve(settings: WorkerSettings, model_folder: Path) -> int:
         app,
         host=settings.host,
         port=settings.port,
-        http=patient_protocol(settings.write_timeout_s),
+        http=bounded(settings),
         log_config=None,
         access_log=False,
         server_header=False,

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import orjson
+
+from worker.logs import JsonFormatter
+from worker.redaction import secrets_in
 
 if TYPE_CHECKING:
     from tests.conftest import RunningProcess
@@ -37,3 +43,30 @@ def test_no_prompt_and_no_answer_is_ever_printed(
     client.post("/v1/chat/completions", json={"model": model_name, "messages": [{"role": secret}]})
     assert secret not in worker_server.output
     assert text.strip() not in worker_server.output
+
+
+def test_an_error_tells_where_it_was_raised_and_nothing_of_what_it_quotes() -> None:
+    quoted = "the-password-is-swordfish"
+    try:
+        orjson.loads(f"[{quoted}")
+        raise AssertionError
+    except ValueError:
+        record = logging.getLogger("worker").makeRecord(
+            "worker", logging.ERROR, __file__, 1, "a choice failed", (), sys.exc_info()
+        )
+    line = JsonFormatter().format(record)
+    assert "JSONDecodeError" in line
+    assert "test_logs.py" in line
+    assert quoted not in line
+
+
+def test_secrets_and_texts_among_the_fields_are_hidden() -> None:
+    (password,) = secrets_in(["redis://:hunter%2F2hunter@localhost:6379/0"])[1:]
+    fields = {
+        "url": "redis://:hunter%2F2hunter@localhost",
+        "prompt": "swordfish",
+        "note": f"it is {password}",
+    }
+    record = logging.makeLogRecord({"name": "worker", "msg": "key sk-%s", "args": ("a" * 20,), **fields})
+    line = JsonFormatter(secrets_in(["redis://:hunter%2F2hunter@localhost:6379/0"])).format(record)
+    assert not any(word in line for word in ("hunter", "swordfish", "a" * 20))

@@ -1,4 +1,4 @@
-"""A worker's connections to clients that stop reading."""
+"""Connections to clients that stop reading."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from worker.server.patience import patient_protocol
+from worker.edge.patience import PatientProtocol
 
 if TYPE_CHECKING:
     from tests.conftest import WaitUntil
+
+
+class Impatient(PatientProtocol):
+    write_timeout_s = 0.4
 
 
 def test_a_stream_that_nobody_reads_ends_after_the_write_timeout(wait_until: WaitUntil) -> None:
@@ -30,7 +34,7 @@ def test_a_stream_that_nobody_reads_ends_after_the_write_timeout(wait_until: Wai
                 return
 
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, http=patient_protocol(0.4), lifespan="off", log_config=None)
+    config = uvicorn.Config(app, http=Impatient, lifespan="off", log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()

@@ -1,8 +1,8 @@
 """HTTP connections that do not wait for ever for a client that has stopped reading.
 
 uvicorn stops taking more from the application while a connection has 64 KiB unsent, and then waits as long as
-the connection lives. Here a connection that gets rid of nothing for the write timeout is dropped: its
-generation ends as if the client had left. Whoever reads, however slowly, is served to the end.
+the connection lives. Here a connection that gets rid of nothing for the write timeout is dropped: its work
+ends as if the client had left. Whoever reads, however slowly, is served to the end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import logging
 import os
 import socket
 import struct
@@ -24,15 +23,10 @@ SEND_BUFFER_BYTES = 256 * 1024
 CHECKS = 4
 """How often within the timeout is looked."""
 
-log = logging.getLogger(__name__)
 
+class PatientProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1 with ``write_timeout_s``, which a subclass sets."""
 
-def patient_protocol(write_timeout_s: float) -> type[HttpToolsProtocol]:
-    """Return the class that uvicorn is to serve connections with."""
-    return type("PatientProtocol", (_Patient,), {"write_timeout_s": write_timeout_s})
-
-
-class _Patient(HttpToolsProtocol):
     write_timeout_s: ClassVar[float]
     _check: asyncio.TimerHandle | None = None
     _unsent_bytes = 0
@@ -81,8 +75,11 @@ class _Patient(HttpToolsProtocol):
         if now - self._progress_at < self.write_timeout_s:
             self._check = self.loop.call_later(self.write_timeout_s / CHECKS, self._look)
             return
-        log.warning("a client has stopped reading, with %d bytes unsent", unsent)
+        self.tell_unread(unsent)
         self.transport.abort()
+
+    def tell_unread(self, unsent_bytes: int) -> None:
+        """Called before a connection is dropped that nobody reads from; for a subclass that keeps a log."""
 
     def _num_unsent(self) -> int:
         """Return the bytes that the client has not got, in this process and in the kernel."""

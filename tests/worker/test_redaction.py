@@ -18,7 +18,7 @@ from gateway.__main__ import secrets_of
 from gateway.errors import UpstreamRejected
 from gateway.settings import GatewaySettings
 from gateway.telemetry.logs import JsonFormatter
-from gateway.telemetry.redaction import describe, redact, tell_traceback
+from worker.redaction import describe, redact, tell_traceback
 
 SECRET = "Xylophonquark77"
 TEXT = "the quick Xylophonquark77 jumps"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -55,6 +56,16 @@ _PATTERNS = (
     (re.compile(rf"{_KEY_PREFIX}[A-Za-z0-9_-]{{12,}}"), REDACTED),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"), REDACTED),
 )
+
+
+def secrets_in(settings: Iterable[str]) -> tuple[str, ...]:
+    """Return what of these settings must never stand in a log: of a URL its password. The longest first.
+
+    What is shorter than 8 characters is left out: it would be found in innocent words.
+    """
+    written = [(urlsplit(each).password or "") if "://" in each else each for each in settings]
+    known = {each for each in (*written, *map(unquote, written)) if len(each) >= SHORTEST_SECRET}
+    return tuple(sorted(known, key=len, reverse=True))
 
 
 def redact(value: Any, secrets: Collection[str] = ()) -> Any:
