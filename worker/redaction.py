@@ -34,6 +34,7 @@ HIDDEN_FIELDS = SECRET_FIELDS | PROMPT_FIELDS
 SHORTEST_SECRET = 8
 LONGEST_REMEMBERED = 100
 MAX_DEPTH = 16
+_NUMBERS = (bool, int, float)
 MAX_CHAIN = 8
 """Errors of one chain or group that are told."""
 
@@ -43,6 +44,8 @@ _NAMED = (
 _KEY_PREFIX = r"\b(?:sk|ng|hf|pk|rk|ghp|gho|xox[abp])[-_]"
 _SUSPECT = re.compile(rf"[:=@]|(?i:bearer|basic)|eyJ|{_KEY_PREFIX}")
 """Most of what is logged has none of this, and need not be looked at further."""
+_OWN_ID = re.compile(r"(?:turn|req)-[0-9a-f]{32}")
+"""Another with every line, so that there is no use in remembering it."""
 _PATTERNS = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[^\s\"',;]+"), rf"\1 {REDACTED}"),
     (re.compile(r"(?<=://)[^\s\"'<>]*@"), f"{REDACTED}@"),
@@ -77,12 +80,12 @@ def redact(value: Any, secrets: Collection[str] = ()) -> Any:
 
 
 def _redacted(value: Any, secrets: Collection[str], depth: int) -> Any:
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, bytes | bytearray):
-        value = value.decode("utf-8", "replace")
     if isinstance(value, str):
         return _text(value, secrets)
+    if value is None or isinstance(value, _NUMBERS):
+        return value
+    if isinstance(value, bytes | bytearray):
+        return _text(value.decode("utf-8", "replace"), secrets)
     if depth == 0:
         return REDACTED
     if isinstance(value, dict):
@@ -102,7 +105,7 @@ def _redacted(value: Any, secrets: Collection[str], depth: int) -> Any:
 def _text(value: str, secrets: Collection[str]) -> str:
     for secret in secrets:
         value = value.replace(secret, REDACTED)
-    if len(value) < SHORTEST_SECRET:
+    if len(value) < SHORTEST_SECRET or _OWN_ID.fullmatch(value):
         return value
     return (
         _without_patterns(value) if len(value) <= LONGEST_REMEMBERED else _without_patterns.__wrapped__(value)
