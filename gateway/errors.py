@@ -39,6 +39,7 @@ GatewayError                     status  type                    code
     │   ├── StoreUnavailable     503     server_error            store_unavailable
     │   └── EncoderUnavailable   503     server_error            encoder_unavailable
     ├── UpstreamTimeout          504     server_error            upstream_timeout
+    │   └── TurnTimeout          504     server_error            upstream_timeout
     └── UpstreamRejected         the worker's own 4xx, passed on
 """
 
@@ -342,6 +343,12 @@ class UpstreamTimeout(RequestError):
     status = 504
     code = "upstream_timeout"
     default_message = "The worker did not answer in time."
+
+
+class TurnTimeout(UpstreamTimeout):
+    """The turn's answer had not begun when its own deadline came; the message says what it waited for."""
+
+    default_message = "No answer had begun in time."
 
 
 class UpstreamRejected(RequestError):

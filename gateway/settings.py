@@ -101,6 +101,9 @@ class GatewaySettings(BaseSettings):
     """Longest silence inside a stream."""
     request_timeout_s: Seconds = 600.0
     """A whole answer that is not streamed."""
+    begin_timeout_s: Seconds = 150.0
+    """All that comes before an answer's first byte together: pruning, the queue, every attempt. Where an
+    answer is not streamed it is ``request_timeout_s`` if that is longer."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     worker_concurrency: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Turns of this gateway at one worker at once; 0: any number, and nobody waits here."""

@@ -50,7 +50,7 @@ class TurnResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         work = self._stream if self._turn.is_streaming else self._send_whole
         with contextlib.suppress(ClientDisconnect):  # nobody is there to be told
-            await while_connected(receive, work(scope, receive, send), self._turn.id)
+            await while_connected(scope, receive, work(scope, receive, send))
         if self._finished is not None:
             self._deps.shadows.follow(self._finished, self._deps)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -92,13 +93,17 @@ def is_local(request: Request) -> bool:
     """
     if request.client is None:
         return False
+    hosts = request.headers.getlist("host")
+    return _is_loopback(request.client.host) and len(hosts) == 1 and bool(LOCAL_HOST.fullmatch(hosts[0]))
+
+
+@lru_cache(maxsize=256)
+def _is_loopback(host: str) -> bool:
     try:
-        address = ipaddress.ip_address(request.client.host)
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    hosts = request.headers.getlist("host")
-    return (mapped or address).is_loopback and len(hosts) == 1 and bool(LOCAL_HOST.fullmatch(hosts[0]))
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def _admitted(request: Request, deps: Deps, path: Path) -> Caller:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
+from starlette.types import Receive, Scope
+
+from worker.edge.bounds import CONNECTION
 
 T = TypeVar("T")
 
 
-async def while_connected(receive: Receive, work: Coroutine[Any, Any, T], name: str) -> T:
+async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Return what ``work`` gives; it is cancelled as soon as the client has gone.
 
     The request's body must have been read. Raises ClientDisconnect.
@@ -22,15 +25,13 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, T], name: 
     assert here is not None
     has_left = False
 
-    def cancel(leaving: asyncio.Task[None]) -> None:
+    def cancel() -> None:
         nonlocal has_left
-        if not leaving.cancelled():
-            leaving.exception()  # whatever it is, nobody listens there any more
-            has_left = True
-            here.cancel()
+        has_left = True
+        here.cancel()
 
-    leaving = asyncio.create_task(_until_gone(receive), name=f"{name} leaving")
-    leaving.add_done_callback(cancel)
+    watch = scope[CONNECTION].when_lost if CONNECTION in scope else _Listener(receive).when_lost
+    watch(cancel)
     try:
         return await work
     except asyncio.CancelledError:
@@ -38,12 +39,26 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, T], name: 
             raise ClientDisconnect from None
         raise
     finally:
-        leaving.remove_done_callback(cancel)
-        leaving.cancel()
+        watch(None)
         if has_left:
             here.uncancel()
 
 
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+class _Listener:
+    """Learns of the client's leaving from ``receive``, under a server whose connections do not tell."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._task: asyncio.Task[None] | None = None
+
+    def when_lost(self, tell: Callable[[], None] | None) -> None:
+        if tell is not None:
+            self._task = asyncio.create_task(self._listen(tell), name="leaving")
+        elif self._task is not None:
+            self._task.cancel()
+
+    async def _listen(self, tell: Callable[[], None]) -> None:
+        with contextlib.suppress(Exception):  # whatever it is, nobody listens there any more
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+        tell()

@@ -57,7 +57,7 @@ async def prune(request: Request) -> Response:
     context = overridden(task.context, sent)
     async with deps.drain.turn():
         work = report_on(query, context, sent.model or "", deps)
-        report = await while_connected(request.receive, work, request_id.get())
+        report = await while_connected(request.scope, request.receive, work)
     if report.note:
         log(logger, logging.INFO, "prune_note", note=report.note)
     answer = {

@@ -52,7 +52,7 @@ async def rerank(request: Request) -> Response:
     async with deps.drain.turn():
         work = deps.pruner.rank(PruneQuery(sent.query, documents))
         try:
-            ranked = await while_connected(request.receive, work, name)
+            ranked = await while_connected(request.scope, request.receive, work)
         except EncoderError as error:
             message = f"The documents cannot be ranked now: {error}."
             raise EncoderUnavailable(message, retry_after_s=RETRY_AFTER_S) from error

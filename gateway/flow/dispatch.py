@@ -91,11 +91,10 @@ async def _answering(turn: Turn, worker: Worker, headers: Mapping[str, str]) -> 
     body = orjson.dumps(turn.upstream_body)
     reply = await worker.client.send(turn.endpoint, body, is_streaming=turn.is_streaming, headers=headers)
     try:
-        if not turn.is_streaming:
-            await reply.whole()
-        elif (first := await reply.peek()) is None:
-            raise UpstreamError("The worker sent an empty answer.")
-        else:
+        if turn.is_streaming:
+            first = await reply.peek()
+            if first is None:
+                raise UpstreamError("The worker sent an empty answer.")
             raise_if_error(first)
     except BaseException:
         reply.close()

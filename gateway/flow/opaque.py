@@ -68,7 +68,7 @@ class Additions:
             )
         if self.bias:
             body["logit_bias"] = {**self.bias, **(body.get("logit_bias") or {})}
-        return replace(turn, upstream_body=body, warnings=(*turn.warnings, *self.warnings))
+        return turn.grown(upstream_body=body, warnings=(*turn.warnings, *self.warnings))
 
 
 @dataclass(frozen=True, slots=True)

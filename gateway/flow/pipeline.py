@@ -1,6 +1,7 @@
 """The path of a request, top to bottom. Stage 1, receive, is gateway/api: it makes the Turn.
 
   admit     whether it is refused while there is too little    shedding.py
+            until when its answer must have begun              deadline.py
 2 assign    which task and lane                            assign.py
             that its unit has come under the lane          expose.py
 3 prune     the documents that stay                        prune.py
@@ -19,6 +20,7 @@ from typing import Protocol
 from gateway.errors import InternalError, RequestError
 from gateway.flow.assign import assign
 from gateway.flow.bucket import bucket
+from gateway.flow.deadline import Deadline
 from gateway.flow.deps import Deps
 from gateway.flow.dispatch import dispatch
 from gateway.flow.expose import expose
@@ -47,7 +49,7 @@ async def serve(turn: Turn, deps: Deps, emit: Emit) -> Turn:
     tally = Tally(deps.monotonic)
     tally.span = deps.tracing.turn(turn.parent, turn.received_at)
     try:
-        async with deps.drain.turn():
+        async with deps.drain.turn(), Deadline(turn, deps, tally) as deadline:
             turn = await admit(turn, deps)
             turn = await assign(turn, deps)
             turn = await expose(turn, deps)
@@ -55,7 +57,9 @@ async def serve(turn: Turn, deps: Deps, emit: Emit) -> Turn:
                 turn = await prune(turn, deps)
             turn = await shape(turn, deps)
             turn = await bucket(turn, deps)
+            deadline.prepared()
             async with dispatch(turn, deps, tally) as (turn, reply):
+                deadline.met()
                 with tally.span.part("relay"):
                     await relay(turn, reply, tally, emit)
     except RequestError as error:

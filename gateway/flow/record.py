@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redis.asyncio import Redis
@@ -23,7 +22,7 @@ from gateway.store.backlog import Backlog, BacklogMetrics, Room
 from gateway.telemetry import genai
 from gateway.telemetry.logs import log
 from gateway.telemetry.metrics import OTHER, Metrics, TurnLabels, closed
-from gateway.trace.index import write_arguments
+from gateway.trace.index import Written, write_arguments
 from gateway.trace.keys import text_hash
 from gateway.trace.keys import turn_key as turn_key
 
@@ -49,17 +48,6 @@ async def record(turn: Turn, deps: Deps) -> Turn:
     if turn.task is not None and s is not None:
         deps.entropies.observe(turn.task, turn.model, s)
     return turn
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    key: str
-    record: bytes
-    summary: Summary
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.record)
 
 
 class Recorder:
@@ -91,7 +79,7 @@ class Recorder:
         content = encoded(turn, self._settings.text_retention)
         if len(content) > self._settings.max_record_bytes:
             content = encoded(turn, "none")
-        self._backlog.submit(_Entry(turn_key(turn.id), content, summary(turn, self._settings.text_retention)))
+        self._backlog.submit(Written(turn.id, content, summary(turn, self._settings.text_retention)))
 
     async def watch(self) -> None:
         """Write what comes, until cancelled."""
@@ -103,28 +91,25 @@ class Recorder:
 
 
 class _TurnWriter:
-    """Writes a batch of turns in one transaction."""
+    """Writes a batch of turns in one script, which is as good as a transaction and answers once."""
 
     def __init__(self, redis: Redis, settings: GatewaySettings) -> None:
         self._redis = redis
         self._settings = settings
 
-    async def write(self, batch: Sequence[_Entry]) -> None:
-        async with self._redis.pipeline(transaction=True) as pipe:
-            for entry in batch:
-                pipe.set(entry.key, entry.record, ex=self._settings.record_ttl_s)
-                pipe.eval(*write_arguments(entry.summary, self._settings.max_turns))
-            await pipe.execute()
+    async def write(self, batch: Sequence[Written]) -> None:
+        arguments = write_arguments(batch, self._settings.max_turns, self._settings.record_ttl_s)
+        await self._redis.eval(*arguments)
 
-    async def write_again(self, batch: Sequence[_Entry]) -> None:
+    async def write_again(self, batch: Sequence[Written]) -> None:
         """Leave out what is there already."""
         async with self._redis.pipeline(transaction=False) as pipe:
-            for entry in batch:
-                pipe.exists(entry.key)
+            for turn in batch:
+                pipe.exists(turn_key(turn.id))
             found = await pipe.execute()
-        await self.write([entry for entry, is_there in zip(batch, found, strict=True) if not is_there])
+        await self.write([turn for turn, is_there in zip(batch, found, strict=True) if not is_there])
 
-    def lost(self, entry: _Entry) -> None:
+    def lost(self, turn: Written) -> None:
         """Nobody has to know more than that one was lost."""
 
 

@@ -26,7 +26,7 @@ async def relay(turn: Turn, reply: Reply, tally: Tally, emit: Emit) -> None:
     if turn.is_streaming:
         await _relay_stream(turn, reply, tally, emit)
     else:
-        await emit(_rewritten_whole(turn, await reply.whole(), tally))
+        await emit(_rewritten_whole(turn, reply.whole(), tally))
     tally.complete()
 
 

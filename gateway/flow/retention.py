@@ -102,9 +102,27 @@ def _hidden_controls(controls: DecodeControls) -> DecodeControls:
     return controls.model_copy(update={"gravity": gravity.model_copy(update=words)})
 
 
+_DUMPED: dict[int, tuple[TaskDocument, orjson.Fragment]] = {}
+_MAX_DUMPED = 256
+
+
+def _dumped(task: TaskDocument) -> orjson.Fragment:
+    """Return a task's JSON, made once for as long as the task serves: it is in every turn's record."""
+    known = _DUMPED.get(id(task))
+    if known is not None and known[0] is task:
+        return known[1]
+    while len(_DUMPED) >= _MAX_DUMPED:
+        del _DUMPED[next(iter(_DUMPED))]
+    fragment = orjson.Fragment(task.model_dump_json())
+    _DUMPED[id(task)] = (task, fragment)
+    return fragment
+
+
 def _plain(value: object) -> object:
+    if isinstance(value, TaskDocument):
+        return _dumped(value)
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
+        return orjson.Fragment(value.model_dump_json())
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a turn holds a {type(value).__name__}, which is no JSON")

@@ -19,7 +19,7 @@ from gateway.flow.controls import (
 from gateway.flow.turn import Turn
 from gateway.store.document import ContextSection, SamplingSection, TaskDocument
 from gateway.store.warnings import DEFAULT_TEMPERATURE
-from worker.protocol import XARGS_KEY, TraceControls
+from worker.protocol import TraceControls
 
 if TYPE_CHECKING:
     from gateway.flow.deps import Deps
@@ -46,9 +46,6 @@ async def shape(turn: Turn, deps: Deps) -> Turn:
         temperature = body.get("temperature")
         at = DEFAULT_TEMPERATURE if temperature is None else float(temperature)
         warnings += calibration_warnings(task, turn.model, at)
-    extra = body.get("vllm_xargs")
-    arguments = dict(extra) if isinstance(extra, Mapping) else {}
-    body["vllm_xargs"] = {**arguments, XARGS_KEY: controls.model_dump_json(exclude_none=True)}
     return turn.grown(task=task, controls=controls, upstream_body=body, warnings=(*turn.warnings, *warnings))
 
 

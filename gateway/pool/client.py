@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 import aiohttp
 import orjson
+from yarl import URL
 
 from gateway.addresses import Network
 from gateway.errors import UpstreamError, UpstreamTimeout, WorkerUnreachable
@@ -71,7 +72,10 @@ class Reply:
     UpstreamTimeout where it falls silent.
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, timeouts: Timeouts) -> None:
+    def __init__(
+        self, response: aiohttp.ClientResponse, timeouts: Timeouts, whole: bytes | None = None
+    ) -> None:
+        """``whole``: the body of an answer that is no stream."""
         self._response = response
         self._timeouts = timeouts
         self._silence = Silence(response.content)
@@ -80,7 +84,7 @@ class Reply:
         self._limit_s = timeouts.first_token_s
         self._num_events = 0
         self._has_ended = False
-        self._whole: bytes | None = None
+        self._whole = whole
 
     async def peek(self) -> bytes | None:
         """Return the next event without taking it; None at the end of the stream."""
@@ -111,15 +115,9 @@ class Reply:
             raise StopAsyncIteration
         return self._waiting.popleft()
 
-    async def whole(self) -> bytes:
-        """Return the body of an answer that is not streamed, however often it is asked for.
-
-        Raises UpstreamError, UpstreamTimeout.
-        """
-        if self._whole is None:
-            with _translated():
-                async with asyncio.timeout(self._timeouts.whole_s):
-                    self._whole = await _read_bounded(self._response, MAX_ANSWER_BYTES)
+    def whole(self) -> bytes:
+        """Return the body of an answer that was not asked for as a stream."""
+        assert self._whole is not None
         return self._whole
 
     async def settle(self) -> None:
@@ -147,6 +145,7 @@ class WorkerClient:
     ) -> None:
         """``allowed`` are networks that may be connected to although they are out of bounds."""
         self.url = url
+        self._urls = _Urls(url)
         self._timeouts = timeouts
         headers = {"Accept-Encoding": "identity"}
         if api_key is not None:
@@ -170,7 +169,7 @@ class WorkerClient:
     async def send(
         self, path: str, body: bytes, *, is_streaming: bool, headers: Mapping[str, str] = NO_HEADERS
     ) -> Reply:
-        """Send a request and return its answer once the worker says 200.
+        """Send a request and return its answer: a stream once the worker says 200, else when it is whole.
 
         Raises WorkerUnreachable, UpstreamError, UpstreamTimeout, or what the worker's refusal means.
         """
@@ -178,13 +177,16 @@ class WorkerClient:
         with _translated():
             async with asyncio.timeout(limit_s):
                 response = await self._post(path, body, headers)
-                if response.status == 200:
+                if response.status == 200 and is_streaming:
                     return Reply(response, self._timeouts)
                 try:
-                    problem = await _read_bounded(response, MAX_ERROR_BYTES)
+                    is_good = response.status == 200
+                    content = await _read_bounded(response, MAX_ANSWER_BYTES if is_good else MAX_ERROR_BYTES)
                 finally:
                     response.close()
-        raise refusal(response.status, response.headers, problem)
+        if is_good:
+            return Reply(response, self._timeouts, content)
+        raise refusal(response.status, response.headers, content)
 
     async def count_tokens(self, model: str, texts: Sequence[str], *, timeout_s: float) -> list[int]:
         """Return the number of tokens of each text, by the worker's own tokenizer. Raises UpstreamError."""
@@ -237,7 +239,7 @@ class WorkerClient:
     ) -> aiohttp.ClientResponse:
         data: bytes | io.BytesIO = body if len(body) < LARGE_BYTES else io.BytesIO(body)
         return await self._session.post(
-            self.url + path,
+            self._urls[path],
             data=data,
             headers={"Content-Type": "application/json", **headers},
             allow_redirects=False,
@@ -253,6 +255,18 @@ class WorkerClient:
                 async with response:
                     content = await _read_bounded(response, MAX_ANSWER_BYTES)
         return _parsed(response.status, content) if body is not None else _require_ok(response.status)
+
+
+class _Urls(dict[str, URL]):
+    """The parsed URL of every path that is asked for: the paths are ours, and few."""
+
+    def __init__(self, base: str) -> None:
+        super().__init__()
+        self._base = base
+
+    def __missing__(self, path: str) -> URL:
+        url = self[path] = URL(self._base + path)
+        return url
 
 
 @contextmanager

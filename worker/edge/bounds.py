@@ -19,6 +19,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from worker.edge.patience import PatientProtocol
 
+CONNECTION = "gravity.connection"
+"""Where in the ASGI scope of a request its connection lies, a BoundedProtocol."""
 SECURITY_HEADERS: Mapping[str, str] = MappingProxyType({"X-Content-Type-Options": "nosniff"})
 
 Fault: TypeAlias = Literal["url_too_long", "head_too_large", "not_http", "timed_out"]
@@ -73,6 +75,7 @@ class BoundedProtocol(PatientProtocol):
         self._num_head_bytes = 0
         self._num_unparsed_bytes = 0
         self._fault: Fault | None = None
+        self._when_lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -82,6 +85,17 @@ class BoundedProtocol(PatientProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
+        self._tell_lost()
+
+    def when_lost(self, tell: Callable[[], None] | None) -> None:
+        """Have ``tell`` called once, as soon as nobody is there to be answered; None ends that.
+
+        For the request that is being answered: an ASGI application learns the same from ``receive``, at the
+        price of a task for every request.
+        """
+        self._when_lost = tell
+        if self.cycle.disconnected or self.transport.is_closing():
+            self.loop.call_soon(self._tell_lost)
 
     def data_received(self, data: bytes) -> None:
         num_heads = self._num_heads
@@ -101,6 +115,7 @@ class BoundedProtocol(PatientProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[CONNECTION] = self  # type: ignore[literal-required]
         self._stage = Stage.HEAD
         self._num_heads += 1
         self._num_head_bytes = self._num_unparsed_bytes = 0
@@ -147,6 +162,7 @@ class BoundedProtocol(PatientProtocol):
         if self._is_answering:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+            self._tell_lost()
             is_free = not self.cycle.response_started and not self.pipeline
         else:
             is_free = self._stage is not Stage.BODY
@@ -154,6 +170,11 @@ class BoundedProtocol(PatientProtocol):
             path = self.url.partition(b"?")[0].decode("latin-1")
             self.transport.write(written(self.refusal(fault, path)))
         self.transport.close()
+
+    def _tell_lost(self) -> None:
+        tell, self._when_lost = self._when_lost, None
+        if tell is not None:
+            tell()
 
     def _watch(self) -> None:
         """Have one timer for what is awaited now."""

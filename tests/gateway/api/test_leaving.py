@@ -24,7 +24,7 @@ async def test_a_client_that_stays_gets_what_was_made() -> None:
     async def work() -> int:
         return 7
 
-    assert await while_connected(stays, work(), "work") == 7
+    assert await while_connected({}, stays, work()) == 7
 
 
 async def test_a_client_that_leaves_ends_the_work() -> None:
@@ -37,7 +37,7 @@ async def test_a_client_that_leaves_ends_the_work() -> None:
             ended.set()
 
     with pytest.raises(ClientDisconnect):
-        await while_connected(leaves, work(), "work")
+        await while_connected({}, leaves, work())
     assert ended.is_set()
 
 
@@ -46,7 +46,7 @@ async def test_what_the_work_raises_comes_through() -> None:
         raise KeyError("a")
 
     with pytest.raises(KeyError):
-        await while_connected(stays, work(), "work")
+        await while_connected({}, stays, work())
 
 
 async def test_cancelling_the_waiting_cancels_the_work() -> None:
@@ -60,7 +60,7 @@ async def test_cancelling_the_waiting_cancels_the_work() -> None:
         finally:
             ended.set()
 
-    waiting = asyncio.create_task(while_connected(stays, work(), "work"))
+    waiting = asyncio.create_task(while_connected({}, stays, work()))
     await begun.wait()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):

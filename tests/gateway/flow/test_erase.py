@@ -27,7 +27,7 @@ from gateway.outcomes.entry import (
     feedback_key,
     outcomes_key,
 )
-from gateway.trace.index import write_arguments
+from gateway.trace.index import Written, write_arguments
 from tests.conftest import StartValkey
 
 STREAM = outcomes_key("gain", 1)
@@ -51,7 +51,9 @@ async def write(redis: Redis, turn: Turn, *, is_listed: bool = True) -> None:
     await redis.hset(feedback_key(turn.id), "thumbs", "1.0")
     await redis.set(shared_key("encoder", encoding_name(turn.question)), b"vectors")
     if is_listed:
-        await redis.eval(*write_arguments(summary(turn), 1_000))
+        await redis.eval(
+            *write_arguments([Written(turn.id, encoded(turn, "full"), summary(turn))], 1_000, 600)
+        )
 
 
 async def observe(redis: Redis, *entries: Entry) -> None:

@@ -20,7 +20,7 @@ from gateway.flow.record import summary
 from gateway.flow.retention import encoded
 from gateway.flow.turn import Outcome, Turn
 from gateway.trace.export import run_export
-from gateway.trace.index import write_arguments
+from gateway.trace.index import Written, write_arguments
 from gateway.trace.listing import run_list, run_list_json
 from gateway.trace.query import TurnQuery
 from gateway.trace.show import run_show
@@ -76,10 +76,9 @@ def record(url: str) -> Iterator[Callable[[Turn], Turn]]:
     with Redis.from_url(url) as redis:
 
         def write(turn: Turn) -> Turn:
-            redis.set(f"ng:turn:{turn.id}", encoded(turn, "full"), ex=600)
             redis.xadd(trace_key(turn.id), pack_steps(0, STEPS))
             redis.xadd(trace_key(turn.id), {"end": "stop", "choice": "0", "n": "3"})
-            redis.eval(*write_arguments(summary(turn), 1_000))
+            redis.eval(*write_arguments([Written(turn.id, encoded(turn, "full"), summary(turn))], 1_000, 600))
             return turn
 
         yield write

@@ -17,7 +17,7 @@ from gateway.errors import TraceError
 from gateway.flow.record import summary
 from gateway.flow.turn import Assignment, Outcome, Turn
 from gateway.store.document import TaskDocument
-from gateway.trace.index import write_arguments
+from gateway.trace.index import Written, write_arguments
 from gateway.trace.query import TurnQuery, find_turns
 from tests.conftest import StartValkey
 
@@ -79,11 +79,15 @@ def url(start_valkey: StartValkey) -> Iterator[str]:
     valkey.end()
 
 
+def written(turn: Turn) -> Written:
+    return Written(turn.id, b"{}", summary(turn))
+
+
 def write(redis: BlockingRedis, turns: Sequence[Turn]) -> None:
     for start in range(0, len(turns), 500):
         with redis.pipeline(transaction=False) as pipe:
             for turn in turns[start : start + 500]:
-                pipe.eval(*write_arguments(summary(turn), 100_000))
+                pipe.eval(*write_arguments([written(turn)], 100_000, 600))
             pipe.execute()
 
 
@@ -154,7 +158,7 @@ async def test_turns_from_before_the_index_are_found_too(empty: Redis, url: str)
     for turn in TURNS[:30]:
         await empty.xadd("ng:turns", summary(turn))
     for turn in TURNS[30:40]:
-        await empty.eval(*write_arguments(summary(turn), 1_000))
+        await empty.eval(*write_arguments([written(turn)], 1_000, 600))
     every = await find_turns(empty, TurnQuery())
     assert [row.id for row in every] == [turn.id for turn in reversed(TURNS[:40])]
     failed = await find_turns(empty, TurnQuery(status="error"))
@@ -163,7 +167,7 @@ async def test_turns_from_before_the_index_are_found_too(empty: Redis, url: str)
 
 async def test_an_index_that_is_ahead_of_its_stream_is_begun_again(empty: Redis) -> None:
     await empty.xadd("ng:index:{ng:turns}", {"line": "[]"}, id="99999999999999-0")
-    await empty.eval(*write_arguments(summary(TURNS[0]), 1_000))
+    await empty.eval(*write_arguments([written(TURNS[0])], 1_000, 600))
     assert [row.id for row in await find_turns(empty, TurnQuery())] == [TURNS[0].id]
 
 
@@ -179,3 +183,16 @@ async def test_a_damaged_entry_is_named(empty: Redis) -> None:
     await empty.xadd("ng:turns", {"id": "turn-1", "bucket": "many"}, id="5-1")
     with pytest.raises(TraceError, match="5-1"):
         await find_turns(empty, TurnQuery())
+
+
+async def test_a_batch_is_written_in_the_order_in_which_it_came(empty: Redis) -> None:
+    turns = TURNS[100:110]
+    await empty.eval(*write_arguments([written(turn) for turn in turns], 1_000, 600))
+    ids = [turn.id for turn in turns]
+    entries: Any = await empty.xrange("ng:turns")
+    lines: Any = await empty.xrange("ng:index:{ng:turns}")
+    assert [fields[b"id"].decode() for _, fields in entries] == ids
+    assert [entry for entry, _ in entries] == [line for line, _ in lines]
+    for name in ids:
+        assert await empty.get(f"ng:turn:{name}") == b"{}"
+        assert 590 < await empty.ttl(f"ng:turn:{name}") <= 600
