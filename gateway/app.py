@@ -6,17 +6,19 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from secrets import token_hex
 
 from fastapi import FastAPI
 from redis.asyncio import Redis
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp
 
 from gateway.api import problems
 from gateway.api.access import Access
 from gateway.api.caller import guarded
-from gateway.api.direct import Direct
+from gateway.api.direct import Direct, TurnsFirst
 from gateway.api.origins import NamedOrigins
 from gateway.api.routes import PATHS, TEMPLATES
 from gateway.context.embed import Encoder, EncoderSettings
@@ -96,14 +98,22 @@ def create_app(settings: GatewaySettings) -> FastAPI:
             await deps.pool.close()
             await deps.redis.aclose()
 
-    app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)
+    app = TurnsFirst(lifespan=lifespan, openapi_url=None, redirect_slashes=False)
     for path in PATHS:
         app.add_api_route(path.template, guarded(path), methods=[path.method], response_model=None)
-    app.add_middleware(Direct, routes=app.routes)
+    around = [Middleware(Access, metrics=metrics, routes=TEMPLATES, new_id=new_request_id)]
     if settings.cors_origins:
-        app.add_middleware(NamedOrigins, origins=settings.cors_origins)
-    app.add_middleware(Access, metrics=metrics, routes=TEMPLATES, new_id=new_request_id)
+        around.append(Middleware(NamedOrigins, origins=settings.cors_origins))
+    app.user_middleware += around
     problems.install(app)
+    app.turns = _inside(around, Direct(app))
+    return app
+
+
+def _inside(around: Sequence[Middleware], app: ASGIApp) -> ASGIApp:
+    """Return ``app`` within ``around``, the first of them outermost, as the framework has them."""
+    for each in reversed(around):
+        app = each.cls(app, *each.args, **each.kwargs)
     return app
 
 

@@ -9,7 +9,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.api.limits import HEADERS
-from gateway.errors import RequestError
+from gateway.api.problems import shaped
+from gateway.api.state import note_error
+from gateway.errors import InternalError, RequestError
 from gateway.telemetry.logs import request_id
 from gateway.telemetry.metrics import Metrics, closed
 
@@ -52,7 +54,9 @@ class Access:
         try:
             await self._app(scope, receive, send_named)
         except Exception:
-            status = status or 500
+            if not status:
+                note_error(scope, InternalError.code)
+                await shaped(InternalError(), scope["path"])(scope, receive, send_named)
             raise
         finally:
             self._count(scope, status)
