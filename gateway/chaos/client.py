@@ -13,7 +13,7 @@ import httpx
 import orjson
 
 from gateway.chaos.place import Place
-from gateway.chaos.site import MAX_CONTEXT, url_of
+from gateway.chaos.site import BEGIN_S, MAX_CONTEXT, url_of
 from gateway.demo.corpus import DOCUMENTS, QUESTION
 from gateway.pool.events import EventParser
 
@@ -38,8 +38,8 @@ SLOW_S = 0.05
 LONGEST_STAY_S = 2.0
 LONGEST_TOKENS = 200
 """No answer that is asked for is longer."""
-ANSWER_S = 180.0
-"""No turn may be without an end for so long: more than the encoder's timeout and three attempts together."""
+ANSWER_S = 2 * BEGIN_S
+"""No turn may be without an end for so long: its answer's begin, and as long again for the rest of it."""
 HOSTILE: tuple[dict[str, Any], ...] = (
     {"temperature": -1},
     {"top_p": "all"},
@@ -89,6 +89,8 @@ async def ask(client: httpx.AsyncClient, gateway: Place, kind: Kind, draw: rando
         answer.end, answer.detail = "wrong", f"no end within {ANSWER_S:.0f} s"
     except httpx.TransportError as error:
         answer.end, answer.detail = "cut off", type(error).__name__
+    except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as error:
+        answer.end, answer.detail = "wrong", f"what came is no answer: {error!r}"
     ended_s = monotonic()
     if answer.end == "cut off" and not gateway.was_killed_between(began_s, ended_s):
         answer.end = "wrong"
@@ -123,8 +125,8 @@ async def _leave(client: httpx.AsyncClient, gateway: Place, draw: random.Random,
 
 
 async def _read_stream(response: httpx.Response, answer: Answer, pause_s: float) -> None:
-    parser, has_finish, is_done = EventParser(), False, False
-    answer.detail = "the stream broke off without an error event"
+    parser, has_finish, is_done, code = EventParser(), False, False, ""
+    answer.detail = "the stream broke off without an error event or its [DONE]"
     async for piece in response.aiter_bytes():
         await asyncio.sleep(pause_s)
         for data in parser.feed(piece):
@@ -133,11 +135,13 @@ async def _read_stream(response: httpx.Response, answer: Answer, pause_s: float)
                 continue
             chunk = orjson.loads(data)
             if error := chunk.get("error"):
-                answer.end, answer.detail = "error event", str(error.get("code"))
+                code = str(error["code"])
             has_finish |= any(choice.get("finish_reason") for choice in chunk.get("choices", ()))
             if usage := chunk.get("usage"):
                 answer.num_tokens = usage["completion_tokens"]
-    if is_done and has_finish and answer.end == "wrong":
+    if is_done and code:
+        answer.end, answer.detail = "error event", code
+    elif is_done and has_finish:
         answer.end, answer.detail = "answered", ""
 
 

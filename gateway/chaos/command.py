@@ -45,6 +45,8 @@ def _print(console: Console, verdict: Verdict) -> None:
     )
     for name, rise in verdict.growth_mib.items():
         console.print(f"memory of {name}: {rise:+.1f} MiB")
+    if not verdict.growth_mib:
+        console.print("memory: nothing can be said, no process lived for three minutes")
     for problem in verdict.problems:
         console.print(f"PROBLEM {problem}", markup=False)
     console.print("good" if not verdict.problems else f"{len(verdict.problems)} problems")

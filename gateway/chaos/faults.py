@@ -75,7 +75,7 @@ class Faults:
     async def _kill(self, place: Place) -> None:
         seconds = self.draw.uniform(*SHORT_S)
         self._note(f"{place.name} killed, away for {seconds:.1f} s")
-        if place in self.site.workers:
+        if place in self.site.workers and not place.has_died:
             self.num_lost_before += await lost_steps(place)
         await place.kill()
         await asyncio.sleep(seconds)

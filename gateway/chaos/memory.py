@@ -20,7 +20,8 @@ SPAN_S = 120.0
 """A life shorter than warm-up and this says nothing about growth."""
 MIB = 2**20
 ALLOWED_MIB, ALLOWED_SHARE = 32.0, 0.1
-ESTABLISHED = "01"
+HELD = ("01", "08")
+"""Established, and CLOSE_WAIT: the other end has closed it, and this one has not noticed."""
 
 Sample: TypeAlias = tuple[float, int]
 """A moment in seconds, and resident bytes."""
@@ -43,24 +44,26 @@ class MemoryWatch:
 
     def growth_mib(self) -> Mapping[str, float]:
         """Return by process how much the straight line through the longest series rises, after warm-up."""
-        longest: dict[str, list[Sample]] = {}
-        for (name, _), samples in self._samples.items():
-            longest[name] = max(longest.get(name, []), samples, key=_span_s)
         return {
             name: rise_mib(samples)
-            for name, samples in longest.items()
+            for name, samples in self._longest().items()
             if _span_s(samples) >= WARM_S + SPAN_S
         }
 
     def problems(self) -> list[str]:
-        largest = {
-            name: max(size for _, size in samples) / MIB for (name, _), samples in self._samples.items()
-        }
+        longest = self._longest()
+        largest = {name: max(size for _, size in samples) / MIB for name, samples in longest.items()}
         return [
             f"{name} grew by {rise:.0f} MiB"
             for name, rise in self.growth_mib().items()
             if name != "valkey" and rise > max(ALLOWED_MIB, ALLOWED_SHARE * largest[name])
         ]
+
+    def _longest(self) -> Mapping[str, list[Sample]]:
+        longest: dict[str, list[Sample]] = {}
+        for (name, _), samples in self._samples.items():
+            longest[name] = max(longest.get(name, []), samples, key=_span_s)
+        return longest
 
 
 def rise_mib(samples: Sequence[Sample]) -> float:
@@ -78,12 +81,12 @@ def resident_bytes(pid: int) -> int:
 
 
 def num_connections(port: int) -> int:
-    """Return how many connections to a local port are established, seen from the server's side."""
+    """Return how many connections to a local port the server holds."""
     found = 0
     with contextlib.suppress(OSError):
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
             _, local, _, state, *_ = line.split()
-            found += state == ESTABLISHED and int(local.rpartition(":")[2], 16) == port
+            found += state in HELD and int(local.rpartition(":")[2], 16) == port
     return found
 
 

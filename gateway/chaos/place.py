@@ -35,6 +35,8 @@ class Place:
     child: Child | None = None
     away: list[Away] = field(default_factory=list)
     is_meant_to_run: bool = False
+    deaths: list[str] = field(default_factory=list)
+    """The last output of each process that ended and nobody meant it to."""
     _away_since_s: float = 0.0
     _was_killed: bool = False
 
@@ -52,9 +54,11 @@ class Place:
         """Whether it has ended and nobody meant it to."""
         return self.is_meant_to_run and self.child is not None and self.child.has_ended
 
-    @property
-    def last_output(self) -> str:
-        return self.child.last_output if self.child is not None else ""
+    def look(self) -> None:
+        """Note it where it has died; a process that is started in its place hides it."""
+        if self.has_died:
+            assert self.child is not None
+            self.deaths.append(self.child.last_output)
 
     async def start(self) -> None:
         """Start it. Raises StackError where it does not say that it is ready in time."""
@@ -72,6 +76,7 @@ class Place:
         self.is_back()
 
     async def kill(self) -> None:
+        self.look()
         self._goes_away(was_killed=True)
         self.is_meant_to_run = False
         self._signal(signal.SIGKILL)
@@ -87,6 +92,10 @@ class Place:
 
     def was_killed_between(self, began_s: float, ended_s: float) -> bool:
         return any(a.was_killed and a.began_s <= ended_s and a.ended_s >= began_s for a in self._all_away())
+
+    def was_away_between(self, began_s: float, ended_s: float) -> bool:
+        """Paused or killed."""
+        return any(away.began_s <= ended_s and away.ended_s >= began_s for away in self._all_away())
 
     def is_back(self) -> None:
         """Note that the time without it has ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from dataclasses import dataclass, field, replace
 
 from gateway.errors import CentreUnavailable, PublishConflict
@@ -24,19 +25,24 @@ class Publisher:
     centre: ConfigCentre
     acknowledged: list[tuple[int, str]] = field(default_factory=list)
     num_not_answered: int = 0
+    _publishing: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def open(cls, settings: GatewaySettings) -> Publisher:
         return cls(open_centre(settings, dry_build))
 
     async def run(self) -> None:
-        """Publish until cancelled; a publish that has begun is waited for."""
+        """Publish until cancelled; a publish that has begun goes on, and ``problems`` waits for it."""
         while True:
             await asyncio.shield(asyncio.to_thread(self.publish))
             await asyncio.sleep(PAUSE_S)
 
     def publish(self) -> None:
         """Change one description. What the centre does not answer may have been carried out or not."""
+        with self._publishing:
+            self._publish()
+
+    def _publish(self) -> None:
         try:
             head = self.centre.head()
             task = {**head.documents.tasks[TASK], "description": f"Publish after {head.number}."}
@@ -49,11 +55,12 @@ class Publisher:
 
     def problems(self) -> list[str]:
         """Return what is wrong with the history, the head and the acknowledged publishes."""
-        changes = sorted(self.centre.history(ALL), key=lambda change: change.number)
+        with self._publishing:
+            changes = sorted(self.centre.history(ALL), key=lambda change: change.number)
+            head = self.centre.head()
         known = {(change.number, change.to_sha) for change in changes}
         lost = [number for number, sha in self.acknowledged if (number, sha) not in known]
         found = [f"publish {number} was acknowledged and is not in the history" for number in lost]
-        head = self.centre.head()
         if changes and (head.number, head.sha) != (changes[-1].number, changes[-1].to_sha):
             found.append(f"the head is {head.number}, the history ends with {changes[-1].number}")
         return found + broken_links(changes)

@@ -76,7 +76,10 @@ async def _judged(site: Site, plan: ChaosPlan) -> Verdict:
     endings: list[Ending] = []
     publisher, memory = Publisher.open(site.settings), MemoryWatch(site)
     faults = Faults(site, random.Random(plan.seed + 1), plan.tell)
-    watches = [asyncio.create_task(work) for work in (publisher.run(), memory.run())]
+    watches = [
+        asyncio.create_task(publisher.run(), name="publisher"),
+        asyncio.create_task(memory.run(), name="memory"),
+    ]
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(NUM_CLIENTS):
@@ -88,13 +91,20 @@ async def _judged(site: Site, plan: ChaosPlan) -> Verdict:
     plan.tell("settling …")
     problems = await _settled(site)
     problems += [
-        f"{place.name} died by itself:\n{place.last_output}" for place in site.places if place.has_died
+        f"the run's own {watch.get_name()} broke: {watch.exception()!r}"
+        for watch in watches
+        if not watch.cancelled()
     ]
+    for place in site.places:
+        place.look()
+        problems += [f"{place.name} died by itself:\n{output}" for output in place.deaths]
+    if not any(ending.end == "answered" for ending in endings):
+        problems.append("no turn was answered")
     wrong = [ending for ending in endings if ending.end == "wrong"]
     problems += [f"{each.kind} at {each.gateway}: {each.detail} {each.turn_id}" for each in wrong[:MAX_SHOWN]]
     counted = faults.num_lost_before + sum([await lost_steps(worker) for worker in site.workers])
     async with Redis.from_url(site.redis_url, socket_timeout=10.0) as redis:
-        steps = await step_loss(redis, endings, site.workers)
+        steps = await step_loss(redis, endings, site)
     problems += steps.problems(counted) + memory.problems() + await asyncio.to_thread(_history, publisher)
     return Verdict(
         turns=_table(endings),

@@ -28,6 +28,8 @@ SMALL_DISK = (
     "sys.argv = ['worker']; runpy.run_module('worker', run_name='__main__')"
 )
 PING_S = 30.0
+BEGIN_S = 60.0
+"""An answer has begun by then, or it is refused."""
 MAX_CONTEXT = 1024
 WORKER_SETTINGS = {
     "NG_WORKER_THREADS": "1",
@@ -43,6 +45,7 @@ GATEWAY_SETTINGS = {
     "NG_FIRST_TOKEN_TIMEOUT_S": "25",
     "NG_IDLE_TIMEOUT_S": "15",
     "NG_REQUEST_TIMEOUT_S": "40",
+    "NG_BEGIN_TIMEOUT_S": f"{BEGIN_S:g}",
     "NG_WRITE_TIMEOUT_S": "5",
     "NG_BREAKER_COOLDOWN_S": "2",
 }

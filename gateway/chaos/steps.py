@@ -9,7 +9,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from gateway.chaos.client import LONGEST_TOKENS, Ending
-from gateway.chaos.place import Place
+from gateway.chaos.site import Site
 from worker.protocol import trace_key, unpack_steps
 
 MEMORY_S = 5.0
@@ -24,7 +24,8 @@ class StepLoss:
     excused: int = 0
     doubled: int = 0
     num_unknown: int = 0
-    """Turns without an end in Redis and without a usage: how many steps they had nobody knows."""
+    """Turns without an end in Redis and without a usage, or without an id, whose steps may have been lost:
+    how many they had nobody knows."""
 
     def problems(self, counted: float) -> list[str]:
         """Compare with what the workers counted."""
@@ -35,20 +36,22 @@ class StepLoss:
         return found
 
 
-async def step_loss(redis: Redis, endings: Iterable[Ending], workers: tuple[Place, ...]) -> StepLoss:
-    """Look up every turn that a worker may have worked for."""
+async def step_loss(redis: Redis, endings: Iterable[Ending], site: Site) -> StepLoss:
+    """Look up every turn that a worker may have worked for. Steps are lost only while Valkey is away."""
     missing = excused = doubled = num_unknown = 0
     for ending in endings:
-        if not ending.turn_id:
+        ended_s = ending.ended_s + MEMORY_S
+        may_be_lost = site.valkey.was_away_between(ending.began_s, ended_s) and ending.end != "refused"
+        if not ending.turn_id:  # cut off, or left before its headers
+            num_unknown += may_be_lost
             continue
         positions, ends = await _found(redis, ending.turn_id)
-        ended_s = ending.ended_s + MEMORY_S
-        was_killed = any(worker.was_killed_between(ending.began_s, ended_s) for worker in workers)
+        was_killed = any(worker.was_killed_between(ending.began_s, ended_s) for worker in site.workers)
         if not was_killed and len(ends) < 2:  # a worker that was given up may have noted steps, too
             doubled += len(positions) - len(set(positions))
         made = ending.num_tokens if ending.end == "answered" else max(ends, default=None)
         if made is None:
-            num_unknown += bool(positions) or (was_killed and ending.end != "refused")
+            num_unknown += bool(positions) or may_be_lost or (was_killed and ending.end != "refused")
         elif was_killed:
             excused += max(0, made - len(set(positions)))
         else:

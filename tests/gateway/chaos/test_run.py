@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from redis.asyncio import Redis
 
-from gateway.chaos.memory import WARM_S, rise_mib
+from gateway.chaos.client import Ending
+from gateway.chaos.memory import WARM_S, num_connections, rise_mib
+from gateway.chaos.place import Away, Place
 from gateway.chaos.publishing import broken_links
-from gateway.chaos.steps import StepLoss
+from gateway.chaos.site import Site
+from gateway.chaos.steps import StepLoss, step_loss
+from gateway.settings import GatewaySettings
+from gateway.stack.child import Command
+from gateway.stack.leash import Leash
 from gateway.store.centre import Change
 
 if TYPE_CHECKING:
@@ -60,3 +70,34 @@ def test_memory_that_rises_by_a_mebibyte_a_second_after_warm_up_is_seen() -> Non
     samples = [(float(second), (500 if second < WARM_S else second) * 2**20) for second in range(200)]
     assert round(rise_mib(samples), 3) == 199 - WARM_S
     assert rise_mib([(float(second), 2**20) for second in range(200)]) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_turn_without_an_id_may_have_lost_steps_only_while_valkey_was_away(valkey_url: str) -> None:
+    with Leash() as leash:
+        valkey = Place(Command("valkey", ()), leash, 1, away=[Away(10.0, 20.0, was_killed=False)])
+        site = Site(valkey, (), (), GatewaySettings())
+        endings = [
+            Ending("leaving", "left", "", "gateway-1", "", 12.0, 13.0),
+            Ending("leaving", "left", "", "gateway-1", "", 1.0, 2.0),
+            Ending("leaving", "left", "", "gateway-1", "", 21.0, 22.0),
+            Ending("whole", "refused", "503 no_workers", "gateway-1", "", 12.0, 13.0),
+        ]
+
+        async def found() -> StepLoss:
+            async with Redis.from_url(valkey_url) as redis:
+                return await step_loss(redis, endings, site)
+
+        assert asyncio.run(found()) == StepLoss(num_unknown=1)
+
+
+def test_a_connection_that_its_client_has_closed_counts_until_the_server_closes_it_too() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        port = server.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        held, _ = server.accept()
+        assert num_connections(port) == 1
+        client.close()
+        assert held.recv(1) == b""
+        assert num_connections(port) == 1
+        held.close()
+        assert num_connections(port) == 0
