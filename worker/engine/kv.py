@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import mmap
+import sys
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,7 +67,8 @@ class KVStore:
 
     A token's keys and values are written as one row a layer, and attention reads slices without gathering.
     All-zero at first and again after ``clear``: positions beyond a request's length are masked, but a masked
-    NaN would spoil the sum all the same.
+    NaN would spoil the sum all the same. On Linux memory follows what is held: it is taken page by page
+    as it is written, and ``clear`` gives it back.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class KVStore:
         shape = (architecture.num_layers, num_slots, slot_tokens, *token_shape)
         self.num_slots = num_slots
         self.slot_tokens = slot_tokens
-        self._all = _reserve(shape, dtype, device)
+        self._pages, self._all = _reserve(shape, dtype, device)
         self.rows = self._all.view(architecture.num_layers, num_slots * slot_tokens, -1).unbind()
         """The memory by layer, a token a row: [slots * tokens, 2 * kv_heads * head_dim]."""
 
@@ -105,18 +107,44 @@ class KVStore:
 
     def clear(self, slot: int, num_tokens: int) -> None:
         """Zero the first ``num_tokens`` positions of a slot."""
-        self._all[:, slot, :num_tokens].zero_()
+        if self._pages is None:
+            self._all[:, slot, :num_tokens].zero_()
+            return
+        layer_bytes, slot_bytes, token_bytes = (self._all.itemsize * n for n in self._all.stride()[:3])
+        for layer in range(len(self.rows)):
+            start = layer * layer_bytes + slot * slot_bytes
+            self._pages.zero(start, start + num_tokens * token_bytes)
 
 
-def _reserve(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Reserve zeros. On the CPU the system commits only the pages that are written (calloc)."""
+class Pages:
+    """Zeros that the system commits page by page as they are written, and takes back. Linux only."""
+
+    def __init__(self, num_bytes: int) -> None:
+        """Raises OSError and OverflowError where there is not so much."""
+        self._mapping = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.bytes = torch.frombuffer(self._mapping, dtype=torch.uint8)
+
+    def zero(self, start: int, end: int) -> None:
+        """Zero bytes from ``start`` to before ``end``: whole pages go back, and read as zeros from now on."""
+        first, last = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
+        if last <= first:
+            self.bytes[start:end].zero_()
+            return
+        self._mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
+        self.bytes[start:first].zero_()
+        self.bytes[last:end].zero_()
+
+
+def _reserve(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> tuple[Pages | None, Tensor]:
+    """Reserve zeros."""
     num_bytes = torch.Size(shape).numel() * dtype.itemsize
     try:
-        if device.type != "cpu":
-            return torch.zeros(shape, dtype=dtype, device=device)
-        return torch.from_numpy(np.zeros(num_bytes, dtype=np.uint8)).view(dtype).view(shape)
-    except (MemoryError, torch.OutOfMemoryError) as error:
+        if device.type != "cpu" or sys.platform != "linux":
+            return None, torch.zeros(shape, dtype=dtype, device=device)
+        pages = Pages(num_bytes)
+    except (MemoryError, OSError, OverflowError, torch.OutOfMemoryError) as error:
         raise MemoryError(
             f"keys and values of {shape[1]} requests of {shape[2]} tokens need {num_bytes / 2**30:.1f} GiB; "
             "lower the batch or the context"
         ) from error
+    return pages, pages.bytes.view(dtype).view(shape)

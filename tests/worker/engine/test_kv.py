@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import mmap
+import sys
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 
 from worker.engine.architecture import Architecture
-from worker.engine.kv import KVStore, SlotTable
+from worker.engine.kv import KVStore, Pages, SlotTable
 
 SHAPE = Architecture(
     vocab_size=10,
@@ -80,3 +85,36 @@ def test_more_memory_than_there_is_says_what_to_lower() -> None:
 def test_memory_is_reserved_once_and_in_full() -> None:
     store = KVStore(SHAPE, 3, 5, torch.bfloat16, torch.device("cpu"))
     assert store.num_bytes == 2 * 3 * 5 * 2 * 4 * 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux takes single pages back")
+def test_what_a_slot_held_goes_back_to_the_system_and_its_neighbours_stay() -> None:
+    large = replace(SHAPE, num_layers=8, num_kv_heads=8, head_dim=64)  # 4 KiB a token and layer
+    store = KVStore(large, 3, 1_001, torch.float32, torch.device("cpu"))
+    before = _resident_bytes()
+    for rows in store.rows:
+        rows[:] = 1.0
+    filled = _resident_bytes()
+    assert filled - before > 0.9 * store.num_bytes
+    store.clear(1, 1_000)
+    assert filled - _resident_bytes() > 0.9 * 8 * 1_000 * 4_096
+    for rows in store.rows:
+        held = rows[:, 0].view(3, 1_001)
+        assert bool((held[(0, 2), :] == 1.0).all())
+        assert not held[1, :1_000].any()
+        assert held[1, 1_000] == 1.0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's pages")
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 10), (5, 4_096), (4_000, 4_200), (100, 20_000), (4_096, 12_288)]
+)
+def test_zeroing_ends_where_it_is_told(start: int, end: int) -> None:
+    pages = Pages(5 * 4_096)
+    pages.bytes.fill_(7)
+    pages.zero(start, end)
+    assert torch.nonzero(pages.bytes == 0).flatten().tolist() == list(range(start, end))
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
