@@ -9,14 +9,24 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import httptools
 import orjson
 import uvloop
 
-CUT_OFF_S = 60.0
+CONNECT_S = 10.0
+LOOK_S = 1.0
+
+
+STALLED = "stalled"
+"""What a line says instead of figures."""
+
+
+class Stalled(Exception):
+    """A run that cannot come to its end; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,8 @@ class Run:
     num_chunks: int = 0
     """0 asks for an answer that is not streamed."""
     num_models: int = 0
+    silence_s: float = 30.0
+    """A request that gets not one byte for so long is given up, and the run with it."""
 
 
 @dataclass(slots=True)
@@ -82,21 +94,38 @@ class _Load:
         self._all_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def carry_out(self) -> Measured:
-        loop = asyncio.get_running_loop()
-        connections = []
-        for _ in range(self._run.num_connections):
-            _, connection = await loop.create_connection(
-                lambda: _Connection(self), "127.0.0.1", self._run.port
-            )
-            connections.append(connection)
+        """Raises Stalled where it cannot connect, or a request is not answered."""
+        connections = await self._connected()
         began = time.perf_counter()
         self._ends_at = began + self._run.duration_s
         for connection in connections:
             connection.next()
-        async with asyncio.timeout(self._run.duration_s + CUT_OFF_S):
-            await self._all_done
+        while not (await asyncio.wait([self._all_done], timeout=LOOK_S))[0]:
+            self._require_answers(connections)
         self.measured.elapsed_s = time.perf_counter() - began
         return self.measured
+
+    async def _connected(self) -> list[_Connection]:
+        loop = asyncio.get_running_loop()
+        connections: list[_Connection] = []
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                for _ in range(self._run.num_connections):
+                    _, connection = await loop.create_connection(
+                        lambda: _Connection(self), "127.0.0.1", self._run.port
+                    )
+                    connections.append(connection)
+        except OSError as error:  # TimeoutError is one
+            reason = str(error) or f"not within {CONNECT_S:.0f} s"
+            raise Stalled(f"connection {len(connections) + 1} cannot be made: {reason}") from error
+        return connections
+
+    def _require_answers(self, connections: Sequence[_Connection]) -> None:
+        limit_s, num_answered = self._run.silence_s, len(self.measured.latencies_ms)
+        num_silent = sum(connection.silence_s > limit_s for connection in connections)
+        if num_silent:
+            told = f"{num_silent} of {len(connections)} requests got no byte in {limit_s:g} s"
+            raise Stalled(f"{told}, after {num_answered} answers")
 
     def take(self) -> bytes | None:
         """Return the next request; None where the run is over."""
@@ -122,6 +151,12 @@ class _Connection(asyncio.Protocol):
         self._has_ended = False
         self._sent_at = 0.0
         self._first_at = 0.0
+        self._heard_at = 0.0
+
+    @property
+    def silence_s(self) -> float:
+        """How long its request has been without a byte; 0 where it has none."""
+        return time.perf_counter() - max(self._sent_at, self._heard_at) if self._is_busy else 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -136,6 +171,7 @@ class _Connection(asyncio.Protocol):
         self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
+        self._heard_at = time.perf_counter()
         self._parser.feed_data(data)
 
     def on_body(self, body: bytes) -> None:
@@ -163,15 +199,18 @@ class _Connection(asyncio.Protocol):
         self._load.ended()
 
 
-async def _carry_out(run: Run) -> Measured:
-    return await _Load(run).carry_out()
+async def _carry_out(run: Run) -> dict[str, Any]:
+    try:
+        return asdict(await _Load(run).carry_out())
+    except Stalled as stalled:
+        return {STALLED: str(stalled)}
 
 
 def main() -> None:
     """Read runs until the input ends."""
     for line in sys.stdin.buffer:
-        measured = uvloop.run(_carry_out(Run(**orjson.loads(line))))
-        sys.stdout.buffer.write(orjson.dumps(asdict(measured)) + b"\n")
+        told = uvloop.run(_carry_out(Run(**orjson.loads(line))))
+        sys.stdout.buffer.write(orjson.dumps(told) + b"\n")
         sys.stdout.buffer.flush()
 
 

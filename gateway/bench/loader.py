@@ -10,10 +10,12 @@ from dataclasses import asdict
 
 import orjson
 
-from gateway.bench.load import Measured, Run
+from gateway.bench.load import CONNECT_S, STALLED, Measured, Run
 from gateway.errors import CommandError
 
 LONGEST_LINE_BYTES = 64 * 2**20
+MARGIN_S = 30.0
+GRACE_S = 5.0
 
 
 class Loader:
@@ -23,15 +25,23 @@ class Loader:
         self._process = process
 
     async def carry_out(self, run: Run) -> Measured:
-        """Raises CommandError where the client ended, or a run did not come to its end."""
+        """Raises CommandError where the client ended, is stuck, or a run does not come to its end."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(orjson.dumps(asdict(run)) + b"\n")
-        await self._process.stdin.drain()
-        line = await self._process.stdout.readline()
+        limit_s = CONNECT_S + run.duration_s + run.silence_s + MARGIN_S
+        try:
+            async with asyncio.timeout(limit_s):
+                self._process.stdin.write(orjson.dumps(asdict(run)) + b"\n")
+                await self._process.stdin.drain()
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            raise CommandError(f"the benchmark's client said nothing for {limit_s:.0f} s") from None
         if not line:
             raise CommandError("the benchmark's client ended before its run did")
-        return Measured(**orjson.loads(line))
+        told = orjson.loads(line)
+        if STALLED in told:
+            raise CommandError(told[STALLED])
+        return Measured(**told)
 
 
 @asynccontextmanager
@@ -48,4 +58,9 @@ async def loading() -> AsyncIterator[Loader]:
     finally:
         if process.returncode is None:
             process.terminate()
-        await process.wait()
+        try:
+            async with asyncio.timeout(GRACE_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()

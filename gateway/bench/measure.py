@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,8 +17,9 @@ import httpx
 
 from gateway.bench.cells import KIB, Cell, Plan
 from gateway.bench.figures import DIRECT, Sample, Samples, sample_of
-from gateway.bench.load import Run
+from gateway.bench.load import Measured, Run
 from gateway.bench.loader import Loader, loading
+from gateway.bench.running import Running
 from gateway.bench.targets import (
     GATEWAY,
     LITELLM,
@@ -77,14 +78,6 @@ class Result:
     memory: Memory
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    name: str
-    port: int
-    usage: Usage | None
-    """None for the upstream itself, whose processor time is not anybody's cost."""
-
-
 async def measure(plan: Plan, rivals: Rivals, tell: Tell) -> Result:
     """Measure what ``plan`` says. Raises CommandError where the gateway or what it needs cannot run."""
     async with AsyncExitStack() as stack:
@@ -103,7 +96,7 @@ async def measure(plan: Plan, rivals: Rivals, tell: Tell) -> Result:
         upstream_url = str((await upstream.wait_ready(READY_S))["url"])
         around = Surroundings(upstream_url, valkey_url(valkey_port), folder)
         targets, left_out = _targets(rivals, around)
-        running = [_Running(DIRECT, urlsplit(upstream_url).port or 0, None)]
+        running = [Running(DIRECT, urlsplit(upstream_url).port or 0, upstream, None)]
         for target in targets:
             tell(f"starting {target.name}")
             child = await start(target.command)
@@ -114,20 +107,19 @@ async def measure(plan: Plan, rivals: Rivals, tell: Tell) -> Result:
                     raise
                 left_out.append(str(error))
                 continue
-            running.append(_Running(target.name, target.port, Usage(child.pid)))
+            running.append(Running(target.name, target.port, child, Usage(child.pid, target.name)))
         loader = await stack.enter_async_context(loading())
         samples = await _rounds(plan, running, loader, tell)
         ours = next(each for each in running if each.name == GATEWAY)
-        tell("memory")
-        memory = await _memory(plan, ours, loader)
+        memory = await _memory(plan, ours, loader, tell)
     return Result(samples, tuple(each.name for each in running), tuple(left_out), memory)
 
 
-async def _rounds(plan: Plan, running: Sequence[_Running], loader: Loader, tell: Tell) -> Samples:
+async def _rounds(plan: Plan, running: Sequence[Running], loader: Loader, tell: Tell) -> Samples:
     """Every target in every cell, in every round; each round begins with another target."""
     samples: Samples = defaultdict(list)
     for target in running:
-        await loader.carry_out(Run(target.port, 4, KIB, WARM_UP_S))
+        await target.carry_out(Run(target.port, 4, KIB, WARM_UP_S), loader, "warm-up")
     ends_at = time.monotonic() + plan.begin_within_s
     for number in range(plan.num_rounds):
         if number >= LEAST_ROUNDS and time.monotonic() > ends_at:
@@ -140,34 +132,39 @@ async def _rounds(plan: Plan, running: Sequence[_Running], loader: Loader, tell:
     return dict(samples)
 
 
-async def _sample(target: _Running, cell: Cell, plan: Plan, loader: Loader) -> Sample:
+async def _sample(target: Running, cell: Cell, plan: Plan, loader: Loader) -> Sample:
     run = Run(target.port, cell.num_connections, cell.num_bytes, plan.duration_s, num_chunks=cell.num_chunks)
     before_s = target.usage.cpu_s() if target.usage else 0.0
-    measured = await loader.carry_out(run)
+    measured = await target.carry_out(run, loader, cell.name)
     after_s = await target.usage.settled_cpu_s() if target.usage else 0.0
-    if not measured.latencies_ms:
-        raise CommandError(f"{target.name} did not answer one request ({measured.num_failed} failed)")
     return sample_of(measured, after_s - before_s)
 
 
-async def _memory(plan: Plan, ours: _Running, loader: Loader) -> Memory:
+async def _memory(plan: Plan, ours: Running, loader: Loader, tell: Tell) -> Memory:
     assert ours.usage is not None
-    half = plan.num_requests_for_memory // 2
+    half, num_models = plan.num_requests_for_memory // 2, plan.num_models_for_memory
+    requests = Run(ours.port, CONNECTIONS_FOR_MEMORY, KIB, LONG_S, half)
+    models = replace(requests, max_requests=num_models, num_models=num_models)
     told = [ours.usage.rss_mib()]
-    for run in (
-        Run(ours.port, CONNECTIONS_FOR_MEMORY, KIB, LONG_S, half),
-        Run(ours.port, CONNECTIONS_FOR_MEMORY, KIB, LONG_S, half),
-        Run(
-            *(ours.port, CONNECTIONS_FOR_MEMORY, KIB, LONG_S, plan.num_models_for_memory),
-            num_models=plan.num_models_for_memory,
-        ),
+    for phase, run in (
+        (f"memory, first {half} requests", requests),
+        (f"memory, next {half} requests", requests),
+        (f"memory, {num_models} made-up models", models),
     ):
-        measured = await loader.carry_out(run)
-        if measured.num_failed:
-            raise CommandError(f"the gateway failed {measured.num_failed} requests")
+        tell(phase)
+        measured = await ours.carry_out(run, loader, phase)
+        require_all(measured, run, f"{ours.name}, {phase}")
         await ours.usage.settled_cpu_s()
         told.append(ours.usage.rss_mib())
     return Memory(*told)
+
+
+def require_all(measured: Measured, run: Run, what: str) -> None:
+    """Raise CommandError where fewer requests were answered than memory is judged by."""
+    num_answered = len(measured.latencies_ms)
+    if num_answered < run.max_requests:
+        took = f"{num_answered} of {run.max_requests} requests answered in {measured.elapsed_s:.0f} s"
+        raise CommandError(f"{what}: {took}, {measured.num_failed} failed")
 
 
 def _targets(rivals: Rivals, around: Surroundings) -> tuple[list[Target], list[str]]:

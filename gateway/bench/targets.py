@@ -15,6 +15,7 @@ from gateway.stack.child import Command
 from gateway.stack.ports import LOOPBACK, free_port
 
 GATEWAY, LITELLM, VLLM_ROUTER = "gateway", "litellm", "vllm-router"
+INSTALL_S = 1_800.0
 PACKAGES = {LITELLM: "litellm[proxy]", VLLM_ROUTER: "vllm-router"}
 _TASK = """\
 task_type: default
@@ -106,7 +107,10 @@ def install(name: str) -> None:
         return
     venv.create(folder, with_pip=True, clear=True)
     command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", PACKAGES[name]]
-    installed = subprocess.run(command, check=False, capture_output=True, text=True)
+    try:
+        installed = subprocess.run(command, check=False, capture_output=True, text=True, timeout=INSTALL_S)
+    except subprocess.TimeoutExpired:
+        raise CommandError(f"{PACKAGES[name]} was not installed within {INSTALL_S:.0f} s") from None
     if installed.returncode:
         raise CommandError(f"{PACKAGES[name]} cannot be installed: {installed.stderr.strip()[-500:]}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 from gateway.errors import CommandError
@@ -14,22 +15,26 @@ LONGEST_SETTLE_S = 3.0
 
 
 class Usage:
-    """A process by its id, with all of its descendants. Raises CommandError without psutil."""
+    """A process by its id, with all of its descendants. ``name`` is for errors.
 
-    def __init__(self, pid: int) -> None:
+    Raises CommandError without psutil, and from every method where the process has ended.
+    """
+
+    def __init__(self, pid: int, name: str) -> None:
         try:
             import psutil  # type: ignore[import-untyped]
         except ImportError as error:
             raise CommandError("psutil is missing: pip install 'narrative-gravity[evaluation]'") from error
         self._process = psutil.Process(pid)
         self._gone = psutil.NoSuchProcess
+        self._name = name
 
     def cpu_s(self) -> float:
         """Processor time of all threads since their start."""
-        return sum(_cpu_s(process) for process in self._alive())
+        return self._sum(_cpu_s)
 
     def rss_mib(self) -> float:
-        return float(sum(process.memory_info().rss for process in self._alive())) / 2**20
+        return self._sum(lambda process: float(process.memory_info().rss)) / 2**20
 
     async def settled_cpu_s(self) -> float:
         """Return the processor time once what a run left to be done (records to write) has been done."""
@@ -42,11 +47,13 @@ class Usage:
                 return now
             before = now
 
-    def _alive(self) -> list[Any]:
+    def _sum(self, figure: Callable[[Any], float]) -> float:
         try:
-            return [self._process, *self._process.children(recursive=True)]
+            return sum(
+                figure(process) for process in (self._process, *self._process.children(recursive=True))
+            )
         except self._gone:
-            raise CommandError("a process of the benchmark ended before its time") from None
+            raise CommandError(f"{self._name} or a child of it ended before its time") from None
 
 
 def _cpu_s(process: Any) -> float:

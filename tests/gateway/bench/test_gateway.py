@@ -14,6 +14,7 @@ import pytest
 from gateway.bench.cells import LONG_STREAM, PLAIN, SHORT_STREAM
 from gateway.bench.figures import DIRECT, Sample, Samples, cell_figures, chunk_us, cpu_ratio, sample_of
 from gateway.bench.load import Measured, Run, request_bytes
+from gateway.bench.measure import require_all
 from gateway.bench.targets import GATEWAY, LITELLM, find_python
 from gateway.bench.usage import Usage
 from gateway.errors import CommandError
@@ -67,11 +68,18 @@ def test_a_body_has_the_size_that_was_asked_for(num_bytes: int) -> None:
 
 
 def test_processor_time_of_a_process_is_what_it_says_of_itself() -> None:
-    usage = Usage(os.getpid())
+    usage = Usage(os.getpid(), "this process")
     before, own_before = usage.cpu_s(), time.process_time()
     while time.process_time() - own_before < 0.05:
         pass
     assert usage.cpu_s() - before == pytest.approx(time.process_time() - own_before, abs=0.03)
+
+
+def test_memory_is_not_judged_by_fewer_requests_than_were_meant() -> None:
+    run = Run(80, 1, 1024, 600.0, max_requests=3)
+    require_all(Measured([1.0] * 3, [1.0] * 3, 1.0), run, "gateway, memory")
+    with pytest.raises(CommandError, match="gateway, memory: 2 of 3 requests answered in 600 s, 1 failed"):
+        require_all(Measured([1.0] * 2, [1.0] * 2, 600.0, 1), run, "gateway, memory")
 
 
 def test_an_interpreter_that_is_not_there_is_refused(tmp_path: Path) -> None:
