@@ -1,7 +1,6 @@
 """One deadline for all that comes before an answer's first byte: pruning, the queue, every attempt.
 
-Each of these has a limit of its own. Their sum is what a client would wait for at worst, and a worker that
-sends comments (": ping") instead of events is not silent to any of them.
+Each of these has a limit of its own; without this one their sum is what a client may wait for.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Timeouts:
 
     ``connect_s``        the TCP connection
     ``first_token_s``    until a stream begins, and until its second event
-    ``idle_s``           between two reads of a stream
+    ``idle_s``           between two events of a stream; a comment (": ping") is none
     ``whole_s``          an answer that is not streamed
     """
 
@@ -88,24 +88,25 @@ class Reply:
 
     async def peek(self) -> bytes | None:
         """Return the next event without taking it; None at the end of the stream."""
-        while not self._waiting and not self._has_ended:
-            chunk = await self._read()
-            self._has_ended = not chunk
-            events = self._parser.feed(chunk) if chunk else self._parser.finish()
-            self._waiting += events
-            self._num_events += len(events)
-            if self._num_events > 1:  # many servers send the role at once and the first token much later
-                self._limit_s = self._timeouts.idle_s
+        if not self._waiting and not self._has_ended:
+            await self._read()
         return self._waiting[0] if self._waiting else None
 
-    async def _read(self) -> bytes:
+    async def _read(self) -> None:
+        """Wait for an event or the end. A comment is no sign of one: a worker that only pings has hung."""
         self._silence.begin(self._limit_s)
         try:
-            return await self._response.content.readany()
+            while not self._waiting and not self._has_ended:
+                chunk = await self._response.content.readany()
+                self._has_ended = not chunk
+                self._waiting += self._parser.feed(chunk) if chunk else self._parser.finish()
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise _meaning(error) from error
         finally:
             self._silence.end()
+        self._num_events += len(self._waiting)
+        if self._num_events > 1:  # many servers send the role at once and the first token much later
+            self._limit_s = self._timeouts.idle_s
 
     def __aiter__(self) -> Reply:
         return self

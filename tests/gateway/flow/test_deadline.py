@@ -34,7 +34,7 @@ def test_a_worker_that_only_pings_is_waited_for_until_the_deadline(
 ) -> None:
     upstream = start_upstream()
     upstream.plays(PINGING)
-    gateway = start_gateway(upstream.url, first_token_timeout_s=1.0, **SOON)
+    gateway = start_gateway(upstream.url, **SOON)
     answer = ask(gateway, stream=True)
     assert refusal_of(answer) == "No answer had begun within 0.5 s: 1 worker was asked, and none answered."
     wait_until(lambda: upstream.num_left == 1)
@@ -44,6 +44,17 @@ def test_a_worker_that_only_pings_is_waited_for_until_the_deadline(
         key = f"ng:turn:{answer.headers['x-gravity-turn-id']}"
         record = orjson.loads(wait_until(lambda: redis.get(key)))
     assert (record["outcome"]["status"], record["outcome"]["error_code"]) == ("error", "upstream_timeout")
+
+
+def test_a_worker_that_only_pings_in_the_middle_of_a_stream_is_given_up(
+    start_upstream: StartUpstream, start_gateway: StartGateway, wait_until: WaitUntil
+) -> None:
+    upstream = start_upstream()
+    upstream.plays(Script([events(chunk("some"), chunk(" words"), done=False), *PINGING.pieces]))
+    answer = ask(start_gateway(upstream.url, idle_timeout_s=0.3), stream=True)
+    *_, error, done = events_of(answer.content)
+    assert (answer.status_code, error["error"]["code"], done) == (200, "upstream_timeout", "[DONE]")
+    wait_until(lambda: upstream.num_left == 1)
 
 
 def test_a_turn_that_still_waits_for_a_place_at_the_deadline_leaves_the_queue(
