@@ -150,7 +150,7 @@ def _overheads(
 ) -> tuple[float, float]:
     """Return what trace and controls add to a step of ``step_s`` seconds at the largest batch, as shares."""
     prompts = prompts_of(loaded, max(bench.batches), bench.prompt_tokens)
-    pieces = [Piece(slot, 0, prompt, wants_logits=True) for slot, prompt in enumerate(prompts)]
+    pieces = [Piece(slot, 0, prompt, num_logits=1) for slot, prompt in enumerate(prompts)]
     logits = torch.cat([loaded.model.forward([piece]) for piece in pieces])
     controls = statistics.median(controls_overhead_s(decider, logits, prompts, OVERHEAD_ROUNDS))
     records = records_of(decider, logits, prompts)

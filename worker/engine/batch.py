@@ -12,14 +12,14 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive tokens of one sequence: one token in decoding, a chunk of the prompt in prefill."""
+    """Consecutive tokens of one sequence: the last one with a draft behind it, or a chunk of the prompt."""
 
     slot: int
     start: int
     """Position of the first token."""
     token_ids: tuple[int, ...]
-    wants_logits: bool
-    """Whether the logits after the last token are needed."""
+    num_logits: int
+    """Of how many tokens at the end the logits after them are needed; 0 for a prompt that goes on."""
 
     @property
     def end(self) -> int:
@@ -74,7 +74,9 @@ def lay_out(pieces: Sequence[Piece], mask_dtype: torch.dtype, device: torch.devi
         return torch.tensor(values, dtype=torch.int64).to(device)
 
     ends = list(accumulate(len(piece.token_ids) for piece in pieces))
-    sampled = [end - 1 for piece, end in zip(pieces, ends, strict=True) if piece.wants_logits]
+    sampled = [
+        row for piece, end in zip(pieces, ends, strict=True) for row in range(end - piece.num_logits, end)
+    ]
     return Layout(
         token_ids=tensor([token for piece in pieces for token in piece.token_ids]),
         positions=tensor([position for piece in pieces for position in range(piece.start, piece.end)]),

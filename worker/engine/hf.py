@@ -28,6 +28,7 @@ class TransformersModel:
         self.max_context = max_context
         self.dtype: torch.dtype = model.dtype
         self.has_wide_copy = False
+        self.can_rewind = False  # a window or a recurrent state has lost what was before
         self._model = model
         self._caches: dict[int, Any] = {}
         self.vocab_size = self._check_that_the_past_counts()
@@ -52,19 +53,17 @@ class TransformersModel:
 
     @torch.inference_mode()
     def forward(self, pieces: Sequence[Piece]) -> Tensor:
-        rows = [self._extend(piece) for piece in pieces]
-        wanted = [row for row, piece in zip(rows, pieces, strict=True) if piece.wants_logits]
-        return torch.stack(wanted) if wanted else torch.empty(0, self.vocab_size, dtype=self.dtype)
+        return torch.cat([self._extend(piece) for piece in pieces])
 
     def clear(self, slot: int, num_tokens: int) -> None:
         self._caches.pop(slot, None)
 
     def _extend(self, piece: Piece) -> Tensor:
-        """Return the logits after the piece's last token, [vocab]."""
+        """Return the logits that the piece wants, [num_logits, vocab]."""
         cache = self._caches.setdefault(piece.slot, DynamicCache(config=self._model.config))
         ids = torch.tensor([piece.token_ids], device=self._model.device)
         logits: Tensor = self._model(input_ids=ids, cache=cache, use_cache=True).logits
-        return logits[0, -1].cpu()
+        return logits[0, logits.shape[1] - piece.num_logits :].cpu()
 
     def _check_that_the_past_counts(self) -> int:
         """Read four tokens at once and in two chunks, and return the number of logits.
@@ -84,7 +83,7 @@ class TransformersModel:
     def _read_alone(self, *chunks: tuple[int, ...]) -> Tensor:
         logits, start = torch.empty(0), 0
         for chunk in chunks:
-            logits = self._extend(Piece(0, start, chunk, wants_logits=True)).float()
+            logits = self._extend(Piece(0, start, chunk, num_logits=1))[0].float()
             start += len(chunk)
         self._caches.clear()
         return logits

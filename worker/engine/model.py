@@ -40,19 +40,24 @@ class LanguageModel(Protocol):
         ...
 
     @property
+    def can_rewind(self) -> bool:
+        """Whether a piece may begin before its slot's end: what lies behind it is forgotten then."""
+        ...
+
+    @property
     def output_embedding(self) -> Tensor | None:
         """[vocab, hidden] on the CPU; None where the model does not show it."""
         ...
 
     def forward(self, pieces: Sequence[Piece]) -> Tensor:
-        """Return logits [pieces that want them, vocab] on the CPU, in the order of the pieces.
+        """Return logits [sum of the pieces' num_logits, vocab] on the CPU, in the order of the pieces.
 
         Pieces of one token come first, in the order of their slots.
         """
         ...
 
     def clear(self, slot: int, num_tokens: int) -> None:
-        """Forget a slot that held ``num_tokens`` tokens."""
+        """Forget a slot that at any time held up to ``num_tokens`` tokens."""
         ...
 
 
@@ -108,6 +113,7 @@ class Decoder:
         self._narrow = narrow
         self._wide = wide
         self.has_wide_copy = wide is not None
+        self.can_rewind = True  # masked, and written over by the next tokens
 
     @torch.inference_mode()
     def forward(self, pieces: Sequence[Piece]) -> Tensor:

@@ -37,13 +37,13 @@ class ActiveRequest:
         return len(self.request.prompt_ids) + self.num_emitted
 
     def decode_piece(self) -> Piece:
-        return Piece(self.slot, self.num_cached, (self.last_id,), wants_logits=True)
+        return Piece(self.slot, self.num_cached, (self.last_id,), num_logits=1)
 
     def prefill_piece(self, max_tokens: int) -> Piece:
         prompt = self.request.prompt_ids
         end = min(len(prompt), self.num_cached + max_tokens)
         chunk = prompt[self.num_cached : end]
-        return Piece(self.slot, self.num_cached, chunk, wants_logits=end == len(prompt))
+        return Piece(self.slot, self.num_cached, chunk, num_logits=int(end == len(prompt)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class StepPlan:
     @property
     def sampled(self) -> list[ActiveRequest]:
         """Those that get a token in this step, in the order of the logits."""
-        return [active for active, piece in zip(self.active, self.pieces, strict=True) if piece.wants_logits]
+        return [active for active, piece in zip(self.active, self.pieces, strict=True) if piece.num_logits]
 
 
 class Scheduler:

@@ -74,17 +74,33 @@ def test_logits_of_a_ragged_batch_equal_transformers(
     long, short, late = random_ids(40, 1), random_ids(9, 2), random_ids(25, 3)
 
     # A whole prompt and the first chunk of another, in one pass.
-    first = model.forward([Piece(0, 0, short[:8], True), Piece(2, 0, long[:17], False)])
+    first = model.forward([Piece(0, 0, short[:8], 1), Piece(2, 0, long[:17], 0)])
     # A decoding row beside a later chunk and a prompt that has just joined.
     second = model.forward(
-        [Piece(0, 8, short[8:], True), Piece(2, 17, long[17:39], True), Piece(1, 0, late[:24], True)]
+        [Piece(0, 8, short[8:], 1), Piece(2, 17, long[17:39], 1), Piece(1, 0, late[:24], 1)]
     )
     # Decoding rows only, at three lengths in adjacent slots.
-    third = model.forward([Piece(1, 24, late[24:], True), Piece(2, 39, long[39:], True)])
+    third = model.forward([Piece(1, 24, late[24:], 1), Piece(2, 39, long[39:], 1)])
 
     for_short, for_long, for_late = (expected_logits(reference, ids) for ids in (short, long, late))
     expected = [for_short[7], for_short[8], for_long[38], for_late[23], for_late[24], for_long[39]]
     torch.testing.assert_close(torch.cat([first, second, third]), torch.stack(expected), rtol=1e-4, atol=1e-4)
+
+
+def test_a_draft_is_judged_position_by_position_and_what_was_wrong_is_forgotten(
+    save_model: SaveModel, load_model_folder: LoadModelFolder
+) -> None:
+    folder, reference = save_model(VARIANTS["llama, three queries a key"])
+    model = load_model_folder(folder, max_batch=2, max_context=64)
+    assert model.can_rewind
+    ids, wrong = random_ids(12, 1), random_ids(4, 2)
+    model.forward([Piece(0, 0, ids[:6], 0)])
+    # A draft of four, of which one is right; then the text goes on from there.
+    drafted = model.forward([Piece(0, 6, (ids[6], *wrong), 5)])
+    resumed = model.forward([Piece(0, 7, ids[7:], 5)])
+    judged = expected_logits(reference, (*ids[:7], *wrong))[6:]
+    torch.testing.assert_close(drafted, judged, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(resumed, expected_logits(reference, ids)[7:], rtol=1e-4, atol=1e-4)
 
 
 def test_sharded_safetensors_are_read_as_one(
@@ -92,7 +108,7 @@ def test_sharded_safetensors_are_read_as_one(
 ) -> None:
     folder, reference = save_model(LlamaConfig(**TINY), max_shard_size="40KB")
     assert len(list(folder.glob("*.safetensors"))) > 2
-    logits = load_model_folder(folder, max_batch=1).forward([Piece(0, 0, random_ids(7), True)])
+    logits = load_model_folder(folder, max_batch=1).forward([Piece(0, 0, random_ids(7), 1)])
     torch.testing.assert_close(logits[0], expected_logits(reference, random_ids(7))[-1], rtol=1e-4, atol=1e-4)
 
 
@@ -123,7 +139,7 @@ def test_full_use_of_a_sliding_window_equals_transformers(
 ) -> None:
     folder, reference = save_model(MistralConfig(**TINY, sliding_window=24))
     ids = random_ids(24)
-    logits = load_model_folder(folder, max_context=4096).forward([Piece(0, 0, ids, True)])
+    logits = load_model_folder(folder, max_context=4096).forward([Piece(0, 0, ids, 1)])
     torch.testing.assert_close(logits[0], expected_logits(reference, ids)[-1], rtol=1e-4, atol=1e-4)
 
 

@@ -13,7 +13,7 @@ def layout_of(*pieces: Piece) -> Layout:
 
 
 def token_at(slot: int, position: int) -> Piece:
-    return Piece(slot, position, (100 + slot,), True)
+    return Piece(slot, position, (100 + slot,), 1)
 
 
 def visible(mask: Tensor | None) -> list[list[int]]:
@@ -23,14 +23,14 @@ def visible(mask: Tensor | None) -> list[list[int]]:
 
 
 def test_rows_carry_their_token_position_and_slot() -> None:
-    layout = layout_of(token_at(0, 4), Piece(3, 2, (7, 8, 9), True))
+    layout = layout_of(token_at(0, 4), Piece(3, 2, (7, 8, 9), 1))
     assert layout.token_ids.tolist() == [100, 7, 8, 9]
     assert layout.positions.tolist() == [4, 2, 3, 4]
     assert layout.slots.tolist() == [0, 3, 3, 3]
 
 
 def test_only_last_rows_that_want_logits_are_sampled() -> None:
-    layout = layout_of(token_at(0, 4), Piece(1, 0, (7, 8), False), Piece(2, 0, (5, 6, 7), True))
+    layout = layout_of(token_at(0, 4), Piece(1, 0, (7, 8), 0), Piece(2, 0, (5, 6, 7), 1))
     assert layout.sampled_rows is not None
     assert layout.sampled_rows.tolist() == [0, 5]
     assert layout_of(token_at(0, 4), token_at(1, 9)).sampled_rows is None
@@ -62,25 +62,31 @@ def test_a_long_sequence_does_not_make_short_neighbours_pay_for_it() -> None:
 
 
 def test_a_chunk_that_begins_its_sequence_is_causal_without_a_mask() -> None:
-    (segment,) = layout_of(Piece(1, 0, (5, 6, 7), True)).segments
+    (segment,) = layout_of(Piece(1, 0, (5, 6, 7), 1)).segments
     assert segment.is_causal
     assert segment.mask is None
 
 
 def test_a_later_chunk_sees_what_came_before_and_not_what_follows() -> None:
-    (segment,) = layout_of(Piece(1, 2, (5, 6), True)).segments
+    (segment,) = layout_of(Piece(1, 2, (5, 6), 1)).segments
     assert not segment.is_causal
     assert segment.mask is not None
     assert torch.isfinite(segment.mask)[0, 0].int().tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
 
 
 def test_chunks_are_calls_of_their_own_also_in_adjacent_slots() -> None:
-    segments = layout_of(token_at(0, 5), Piece(1, 0, (5, 6), True), Piece(2, 0, (7, 8), True)).segments
+    segments = layout_of(token_at(0, 5), Piece(1, 0, (5, 6), 1), Piece(2, 0, (7, 8), 1)).segments
     assert [segment.is_chunk for segment in segments] == [False, True, True]
     assert [segment.is_causal for segment in segments] == [False, True, True]
 
 
 def test_a_prompt_of_one_token_needs_no_mask() -> None:
-    (segment,) = layout_of(Piece(0, 0, (5,), True)).segments
+    (segment,) = layout_of(Piece(0, 0, (5,), 1)).segments
     assert segment.kv_length == 1
     assert segment.mask is None
+
+
+def test_a_draft_wants_the_logits_of_each_of_its_tokens() -> None:
+    layout = layout_of(Piece(0, 4, (7, 8, 9), 3), Piece(1, 0, (5, 6, 7), 1))
+    assert layout.sampled_rows is not None
+    assert layout.sampled_rows.tolist() == [0, 1, 2, 5]

@@ -261,7 +261,7 @@ def test_other_tokens_than_the_sampled_ones_can_be_forced(
 
 
 def model_logits(model: LanguageModel, ids: Sequence[int]) -> Tensor:
-    logits = model.forward([Piece(0, 0, tuple(ids), True)])[0]
+    logits = model.forward([Piece(0, 0, tuple(ids), 1)])[0]
     model.clear(0, len(ids))
     return logits
 
@@ -388,6 +388,7 @@ class BreaksOnce:
         self.max_context = model.max_context
         self.dtype = model.dtype
         self.has_wide_copy = model.has_wide_copy
+        self.can_rewind = model.can_rewind
         self.output_embedding = model.output_embedding
 
     def forward(self, pieces: Sequence[Piece]) -> Tensor:

@@ -74,14 +74,14 @@ def build(folder: Path, narrow: Placement, wide: Placement | None = None) -> Dec
 
 def decoded_alone(model: Decoder) -> torch.Tensor:
     """Logits after every token, a token a pass: the narrow weights throughout."""
-    rows = [model.forward([Piece(0, at, (token,), True)]) for at, token in enumerate(IDS)]
+    rows = [model.forward([Piece(0, at, (token,), 1)]) for at, token in enumerate(IDS)]
     return torch.cat(rows).float()
 
 
 def decoded_in_a_crowd(model: Decoder) -> torch.Tensor:
     """The same in twenty slots at once: the wide weights, where there are any."""
     rows = [
-        model.forward([Piece(slot, at, (token,), True) for slot in range(20)])[7:8]
+        model.forward([Piece(slot, at, (token,), 1) for slot in range(20)])[7:8]
         for at, token in enumerate(IDS)
     ]
     return torch.cat(rows).float()
