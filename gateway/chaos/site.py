@@ -28,8 +28,8 @@ SMALL_DISK = (
     "sys.argv = ['worker']; runpy.run_module('worker', run_name='__main__')"
 )
 PING_S = 30.0
-BEGIN_S = 60.0
-"""An answer has begun by then, or it is refused."""
+BEGIN_S = 90.0
+"""An answer has begun by then, or it is refused: more than a new gateway waits for its encoder."""
 MAX_CONTEXT = 1024
 WORKER_SETTINGS = {
     "NG_WORKER_THREADS": "1",
