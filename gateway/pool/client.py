@@ -1,4 +1,7 @@
-"""One session to one worker. Whatever aiohttp raises is translated here; no caller sees it."""
+"""What is asked of one worker. Whatever connections raise is translated here; no caller sees it.
+
+Turns go by connections of our own, all else by aiohttp.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,20 @@ from typing import Any, Literal, TypeAlias
 
 import aiohttp
 import orjson
-from yarl import URL
 
 from gateway.addresses import Network
 from gateway.errors import UpstreamError, UpstreamTimeout, WorkerUnreachable
+from gateway.pool.connections import KEEPALIVE_S, Connections
 from gateway.pool.connector import checked_sockets
 from gateway.pool.events import EventParser
+from gateway.pool.exchange import Answer
+from gateway.pool.heads import Heads
 from gateway.pool.refusal import refusal
 from gateway.pool.silence import Silence
 
 Level: TypeAlias = Literal["native", "opaque"]
 
 LEVEL_HEADER = "x-gravity-worker"
-KEEPALIVE_S = 3.0
-"""Shorter than the 5 s of uvicorn, so that a connection is not used while the worker closes it."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
 MAX_ENVIRONMENT_BYTES = 8 * 1024
@@ -72,13 +75,11 @@ class Reply:
     UpstreamTimeout where it falls silent.
     """
 
-    def __init__(
-        self, response: aiohttp.ClientResponse, timeouts: Timeouts, whole: bytes | None = None
-    ) -> None:
+    def __init__(self, answer: Answer, timeouts: Timeouts, whole: bytes | None = None) -> None:
         """``whole``: the body of an answer that is no stream."""
-        self._response = response
+        self._answer = answer
         self._timeouts = timeouts
-        self._silence = Silence(response.content)
+        self._silence = Silence(answer)
         self._parser = EventParser()
         self._waiting: deque[bytes] = deque()
         self._limit_s = timeouts.first_token_s
@@ -97,10 +98,10 @@ class Reply:
         self._silence.begin(self._limit_s)
         try:
             while not self._waiting and not self._has_ended:
-                chunk = await self._response.content.readany()
+                chunk = await self._answer.readany()
                 self._has_ended = not chunk
                 self._waiting += self._parser.feed(chunk) if chunk else self._parser.finish()
-        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+        except OSError as error:  # TimeoutError is one
             raise _meaning(error) from error
         finally:
             self._silence.end()
@@ -123,19 +124,19 @@ class Reply:
 
     async def settle(self) -> None:
         """After the last event, let the connection end in order, so that it can be used again."""
-        if self._whole is not None:
-            return  # read to its end
+        if self._answer.is_complete:
+            return
         try:
             async with asyncio.timeout(SETTLE_S):
-                while await self._response.content.readany():
+                while await self._answer.readany():
                     pass
-        except (TimeoutError, aiohttp.ClientError, OSError):
+        except OSError:
             return  # the answer is complete; only the connection is lost
 
     def close(self) -> None:
         """End the connection where it is still busy."""
         self._silence.close()
-        self._response.close()
+        self._answer.close()
 
 
 class WorkerClient:
@@ -146,7 +147,6 @@ class WorkerClient:
     ) -> None:
         """``allowed`` are networks that may be connected to although they are out of bounds."""
         self.url = url
-        self._urls = _Urls(url)
         self._timeouts = timeouts
         headers = {"Accept-Encoding": "identity"}
         if api_key is not None:
@@ -159,8 +159,11 @@ class WorkerClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
         )
+        self._connections = Connections(url, timeouts.connect_s, allowed)
+        self._heads = Heads(url, headers)
 
     async def close(self) -> None:
+        self._connections.close()
         await self._session.close()
 
     @property
@@ -175,19 +178,29 @@ class WorkerClient:
         Raises WorkerUnreachable, UpstreamError, UpstreamTimeout, or what the worker's refusal means.
         """
         limit_s = self._timeouts.first_token_s if is_streaming else self._timeouts.whole_s
-        with _translated():
-            async with asyncio.timeout(limit_s):
-                response = await self._post(path, body, headers)
-                if response.status == 200 and is_streaming:
-                    return Reply(response, self._timeouts)
-                try:
-                    is_good = response.status == 200
-                    content = await _read_bounded(response, MAX_ANSWER_BYTES if is_good else MAX_ERROR_BYTES)
-                finally:
-                    response.close()
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        connection = self._connections.free() or await self._connections.new()
+        answer = connection.send(self._heads.of(path, len(body), headers), body)
+        # One timer by hand: asyncio.timeout costs four times as much.
+        timer = loop.call_at(started_s + limit_s, answer.set_exception, TimeoutError())
+        try:
+            await answer.begun()
+            is_good = answer.status == 200
+            if is_good and is_streaming:
+                return Reply(answer, self._timeouts)
+            content = await _whole(answer, MAX_ANSWER_BYTES if is_good else MAX_ERROR_BYTES)
+        except OSError as error:
+            answer.close()
+            raise _meaning(error) from error
+        except BaseException:
+            answer.close()
+            raise
+        finally:
+            timer.cancel()
         if is_good:
-            return Reply(response, self._timeouts, content)
-        raise refusal(response.status, response.headers, content)
+            return Reply(answer, self._timeouts, content)
+        raise refusal(answer.status, answer.headers, content)
 
     async def count_tokens(self, model: str, texts: Sequence[str], *, timeout_s: float) -> list[int]:
         """Return the number of tokens of each text, by the worker's own tokenizer. Raises UpstreamError."""
@@ -235,14 +248,12 @@ class WorkerClient:
         seen = {"level": "opaque", **_seen_environment(answer, server)}
         return Capabilities("opaque", models, _vocabulary_sizes(answer), seen)
 
-    async def _post(
-        self, path: str, body: bytes, headers: Mapping[str, str] = NO_HEADERS
-    ) -> aiohttp.ClientResponse:
+    async def _post(self, path: str, body: bytes) -> aiohttp.ClientResponse:
         data: bytes | io.BytesIO = body if len(body) < LARGE_BYTES else io.BytesIO(body)
         return await self._session.post(
-            self._urls[path],
+            self.url + path,
             data=data,
-            headers={"Content-Type": "application/json", **headers},
+            headers={"Content-Type": "application/json"},
             allow_redirects=False,
         )
 
@@ -258,18 +269,6 @@ class WorkerClient:
         return _parsed(response.status, content) if body is not None else _require_ok(response.status)
 
 
-class _Urls(dict[str, URL]):
-    """The parsed URL of every path that is asked for: the paths are ours, and few."""
-
-    def __init__(self, base: str) -> None:
-        super().__init__()
-        self._base = base
-
-    def __missing__(self, path: str) -> URL:
-        url = self[path] = URL(self._base + path)
-        return url
-
-
 @contextmanager
 def _translated() -> Iterator[None]:
     """The one place where aiohttp's exceptions become ours."""
@@ -283,6 +282,17 @@ def _meaning(error: Exception) -> UpstreamError | UpstreamTimeout:
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return WorkerUnreachable()
     return UpstreamTimeout() if isinstance(error, TimeoutError) else UpstreamError()
+
+
+async def _whole(answer: Answer, max_bytes: int) -> bytes:
+    parts = []
+    num_bytes = 0
+    while part := await answer.readany():
+        parts.append(part)
+        num_bytes += len(part)
+        if num_bytes > max_bytes:
+            raise UpstreamError("The worker's answer is too large.")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def _read_bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:

@@ -12,7 +12,7 @@ AddressInfo: TypeAlias = tuple[int | socket.AddressFamily, int | socket.SocketKi
 
 
 def checked_sockets(allowed: Sequence[Network]) -> Callable[[AddressInfo], socket.socket]:
-    """Return aiohttp's maker of sockets, which refuses addresses that are out of bounds.
+    """Return a maker of sockets, as aiohttp takes one, which refuses addresses that are out of bounds.
 
     It is given what a name resolved to for this very connection, so a name that resolves otherwise the second
     time (DNS rebinding) gains nothing. Raises AddressRefusedError.

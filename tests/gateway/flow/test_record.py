@@ -85,7 +85,7 @@ def test_the_stream_of_turns_has_a_summary_of_each(
     answering: Upstream, start_gateway: StartGateway, redis: Redis, wait_until: WaitUntil
 ) -> None:
     gateway = start_gateway(answering.url)
-    ids = {ask(gateway, user="ada") for _ in range(5)}
+    ids = {ask(gateway, user="quetzal") for _ in range(5)}
 
     def found() -> list[dict[bytes, bytes]] | None:
         entries: Any = redis.xrevrange("ng:turns", count=100)
@@ -95,7 +95,7 @@ def test_the_stream_of_turns_has_a_summary_of_each(
     for fields in wait_until(found):
         assert (fields[b"lane"], fields[b"task"], fields[b"status"]) == (b"treatment", b"default", b"ok")
         assert fields[b"worker"].decode() == answering.url
-        assert b"ada" not in b"".join(fields.values())
+        assert b"quetzal" not in b"".join(fields.values())
 
 
 def test_openlinker_2163_the_stream_of_turns_is_bounded(
