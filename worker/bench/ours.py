@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from worker.decode.controller import Decider
-from worker.engine.engine import Engine
+from worker.engine.engine import Engine, EngineOptions
 from worker.engine.loading import LoadedModel
 from worker.engine.request import EngineEvent, GenerationRequest, RequestFailed, SamplingParams, StepOutput
 
@@ -24,7 +24,9 @@ class SteppedEngine:
     outputs: dict[str, list[StepOutput]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.engine = Engine(self.loaded.model, self.decider, self.loaded.eos_ids, PREFILL_CHUNK)
+        self.engine = Engine(
+            self.loaded.model, self.decider, self.loaded.eos_ids, EngineOptions(PREFILL_CHUNK)
+        )
 
     def begin(self, prompts: Sequence[tuple[int, ...]], num_steps: int) -> None:
         """Submit the prompts and read them, up to the first token of each."""

@@ -10,11 +10,13 @@ from typing import Protocol
 from torch import Tensor
 
 from worker.decode.controller import Decision, DecodeState, RowFailure, StepContext
+from worker.engine.active import ActiveRequest
 from worker.engine.admission import check_fits
-from worker.engine.kv import SlotTable
 from worker.engine.model import LanguageModel
+from worker.engine.policy import PolicyName, make_policy
 from worker.engine.request import EngineEvent, FinishReason, GenerationRequest, RequestFailed, StepOutput
-from worker.engine.scheduler import ActiveRequest, Scheduler, StepPlan
+from worker.engine.scheduler import Scheduler, StepPlan
+from worker.engine.sequences import SequenceMemory
 
 log = logging.getLogger(__name__)
 
@@ -41,18 +43,36 @@ class EngineStats:
     kv_total: int
     steps: int
     tokens: int
+    preemptions: int
+    prefix_blocks: int
+    prefix_blocks_total: int
+    prefix_asked: int
+    """Prompt tokens of admitted requests."""
+    prefix_found: int
+    """Of these, those that others had computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How an engine schedules."""
+
+    prefill_chunk: int = 256
+    policy: PolicyName = "fcfs"
+    kv_tokens: int | None = None
 
 
 class Engine:
     """A running batch that requests join and leave between steps. Not thread-safe; see ``loop.py``."""
 
     def __init__(
-        self, model: LanguageModel, decider: DecidesTokens, eos_ids: frozenset[int], prefill_chunk: int
+        self, model: LanguageModel, decider: DecidesTokens, eos_ids: frozenset[int], options: EngineOptions
     ) -> None:
         self._model = model
         self._decider = decider
         self._eos_ids = eos_ids
-        self._scheduler = Scheduler(SlotTable(model.num_slots, model.max_context), prefill_chunk)
+        self._memory = SequenceMemory(model, options.kv_tokens)
+        policy = make_policy(options.policy, model.max_context, model.vocab_size)
+        self._scheduler = Scheduler(self._memory, policy, options.prefill_chunk)
         self._active: dict[str, ActiveRequest] = {}
         self._num_steps = 0
         self._num_tokens = 0
@@ -73,7 +93,7 @@ class Engine:
             self._deliver(active, RequestFailed(request.id, "a request with this id is running"))
             return
         self._active[request.id] = active
-        self._scheduler.waiting.append(active)
+        self._scheduler.add(active)
 
     def cancel(self, request_id: str) -> None:
         """Forget a request and free its slot. Does nothing where there is none."""
@@ -96,7 +116,7 @@ class Engine:
             self._emit(active, decision)
 
     def stats(self) -> EngineStats:
-        usage = self._scheduler.usage()
+        usage = self._memory.usage()
         return EngineStats(
             running=len(self._scheduler.running),
             waiting=len(self._scheduler.waiting),
@@ -104,6 +124,11 @@ class Engine:
             kv_total=usage.total_tokens,
             steps=self._num_steps,
             tokens=self._num_tokens,
+            preemptions=self._scheduler.num_preemptions,
+            prefix_blocks=usage.prefix_blocks,
+            prefix_blocks_total=usage.prefix_blocks_total,
+            prefix_asked=usage.prefix_tokens_asked,
+            prefix_found=usage.prefix_tokens_found,
         )
 
     def _decide(
@@ -121,11 +146,11 @@ class Engine:
             self._fail(active, decision.message)
             return
         self._num_tokens += 1
-        active.num_emitted += 1
-        active.last_id = decision.token_id
+        active.take(decision.token_id, decision.record.entropy_nats)
         reason = self._finish_reason(active)
         if reason is not None:
-            self._leave(active)
+            del self._active[active.request.id]
+            self._scheduler.finish(active)
         output = StepOutput(
             active.request.id,
             decision.token_id,
@@ -133,6 +158,7 @@ class Engine:
             decision.top_logprobs,
             reason,
             decision.top_after,
+            active.num_found,
         )
         self._deliver(active, output)
 
@@ -148,8 +174,9 @@ class Engine:
         return "length" if is_full or active.num_emitted == sampling.max_tokens else None
 
     def _fail_all(self, plan: StepPlan, error: Exception) -> None:
-        # What the step wrote before it failed lies beyond num_cached; count it in, so that it is cleared.
-        self._scheduler.advance(plan)
+        # What the step wrote before it failed lies behind num_cached: it is cleared, and never shared.
+        for active, piece in zip(plan.active, plan.pieces, strict=True):
+            active.num_written = max(active.num_written, piece.end)
         for active in plan.active:
             self._fail(active, f"the engine failed: {type(error).__name__}: {error}")
 
@@ -159,8 +186,6 @@ class Engine:
 
     def _leave(self, active: ActiveRequest) -> None:
         del self._active[active.request.id]
-        if active.slot >= 0:
-            self._model.clear(active.slot, active.num_cached)
         self._scheduler.remove(active)
 
     def _deliver(self, active: ActiveRequest, event: EngineEvent) -> None:

@@ -28,6 +28,7 @@ class TransformersModel:
         self.max_context = max_context
         self.dtype: torch.dtype = model.dtype
         self.has_wide_copy = False
+        self.num_blocks = 0
         self.can_rewind = False  # a window or a recurrent state has lost what was before
         self._model = model
         self._caches: dict[int, Any] = {}
@@ -54,6 +55,12 @@ class TransformersModel:
     @torch.inference_mode()
     def forward(self, pieces: Sequence[Piece]) -> Tensor:
         return torch.cat([self._extend(piece) for piece in pieces])
+
+    def save_blocks(self, slot: int, first: int, blocks: Sequence[int]) -> None:
+        raise NotImplementedError("no blocks are kept")
+
+    def load_blocks(self, blocks: Sequence[int], slot: int) -> None:
+        raise NotImplementedError("no blocks are kept")
 
     def clear(self, slot: int, num_tokens: int) -> None:
         self._caches.pop(slot, None)

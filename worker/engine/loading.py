@@ -15,9 +15,11 @@ from worker.engine.architecture import Architecture, UnsupportedArchitectureErro
 from worker.engine.checkpoint import Checkpoint
 from worker.engine.hf import TransformersModel
 from worker.engine.huge_pages import move_to_huge_pages
-from worker.engine.kv import KVStore
-from worker.engine.model import Decoder, Embeddings, LanguageModel, Precision
+from worker.engine.kv import KVBlocks, KVStore
+from worker.engine.model import Decoder, Embeddings, LanguageModel, Memory, Precision
+from worker.engine.policy import PolicyName
 from worker.engine.precision import Dtype, Processor, choose_dtype, choose_placements
+from worker.engine.prefix import BLOCK_TOKENS
 from worker.engine.rotary import Rotary
 from worker.engine.weights import EMBEDDING, DecoderWeights, PackedLinear, Placement, head_name, load_weights
 from worker.trust import check_code, check_weights
@@ -39,6 +41,12 @@ class EngineSettings:
     """Prompt and completion together, in tokens; never above what the model was made for."""
     prefill_chunk: int = 256
     """Prompt tokens read in one step, beside the requests that decode."""
+    policy: PolicyName = "fcfs"
+    """Who comes first where not all can run."""
+    kv_tokens: int | None = None
+    """What all running requests may hold together; by default ``max_batch`` full contexts."""
+    prefix_tokens: int = 16_384
+    """What is kept of beginnings that others may share; 0 keeps nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +106,10 @@ def _load_decoder(settings: EngineSettings, architecture: Architecture, processo
         placement, wide_placement = choose_placements(dtype, processor, architecture)
         narrow = load(placement)
         _use_huge_pages(narrow.weights)
+        slots = KVStore(architecture, settings.max_batch, max_context, dtype, processor.device)
         return Decoder(
             architecture,
-            KVStore(architecture, settings.max_batch, max_context, dtype, processor.device),
+            Memory(slots, KVBlocks(slots, settings.prefix_tokens // BLOCK_TOKENS, BLOCK_TOKENS)),
             _embeddings(checkpoint, architecture, placement),
             narrow,
             None if wide_placement is None else load(wide_placement),

@@ -12,7 +12,7 @@ import torch
 
 from worker.decode.controller import Decider
 from worker.decode.vocabulary import Vocabulary
-from worker.engine.engine import Emit, Engine, EngineStats
+from worker.engine.engine import Emit, Engine, EngineOptions, EngineStats
 from worker.engine.loading import EngineSettings, LoadedModel, load_model
 from worker.engine.request import GenerationRequest
 
@@ -30,7 +30,8 @@ class EngineLoop:
         self._loaded = loaded
         self.settings = settings
         decider = Decider(loaded.vocabulary, loaded.model.output_embedding)
-        self._engine = Engine(loaded.model, decider, loaded.eos_ids, settings.prefill_chunk)
+        options = EngineOptions(settings.prefill_chunk, settings.policy, settings.kv_tokens)
+        self._engine = Engine(loaded.model, decider, loaded.eos_ids, options)
         self._commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 

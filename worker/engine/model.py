@@ -12,7 +12,7 @@ from torch import Tensor
 
 from worker.engine.architecture import Architecture
 from worker.engine.batch import Piece, Segment, lay_out
-from worker.engine.kv import KVStore
+from worker.engine.kv import KVBlocks, KVStore
 from worker.engine.rotary import Rotary
 from worker.engine.weights import DecoderWeights, LayerWeights
 
@@ -45,6 +45,11 @@ class LanguageModel(Protocol):
         ...
 
     @property
+    def num_blocks(self) -> int:
+        """Blocks of ``prefix.BLOCK_TOKENS`` tokens that can be kept outside the slots; 0 where none can."""
+        ...
+
+    @property
     def output_embedding(self) -> Tensor | None:
         """[vocab, hidden] on the CPU; None where the model does not show it."""
         ...
@@ -54,6 +59,14 @@ class LanguageModel(Protocol):
 
         Pieces of one token come first, in the order of their slots.
         """
+        ...
+
+    def save_blocks(self, slot: int, first: int, blocks: Sequence[int]) -> None:
+        """Copy a slot's blocks, from number ``first`` on, into the kept ``blocks``."""
+        ...
+
+    def load_blocks(self, blocks: Sequence[int], slot: int) -> None:
+        """Copy kept blocks to the beginning of a slot."""
         ...
 
     def clear(self, slot: int, num_tokens: int) -> None:
@@ -78,6 +91,14 @@ class Embeddings:
     """On the CPU, as the checkpoint has it: not folded, not packed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Keys and values of what runs, and of the beginnings that are kept for others."""
+
+    slots: KVStore
+    blocks: KVBlocks
+
+
 CachedSegment: TypeAlias = tuple[Segment, tuple[Tensor, ...], tuple[Tensor, ...]]
 """A segment with its keys and values by layer."""
 
@@ -95,11 +116,12 @@ class Decoder:
     def __init__(
         self,
         architecture: Architecture,
-        store: KVStore,
+        memory: Memory,
         embeddings: Embeddings,
         narrow: Precision,
         wide: Precision | None = None,
     ) -> None:
+        store = memory.slots
         self.output_embedding: Tensor | None = embeddings.output
         self.vocab_size = architecture.vocab_size
         self.num_slots = store.num_slots
@@ -107,6 +129,8 @@ class Decoder:
         self.dtype = narrow.weights.dtype
         self._architecture = architecture
         self._store = store
+        self._blocks = memory.blocks
+        self.num_blocks = memory.blocks.num_blocks
         self._embedding = embeddings.input
         self._first_key = architecture.num_heads * architecture.head_dim
         """Where keys begin in a fused row."""
@@ -138,6 +162,12 @@ class Decoder:
         if layout.sampled_rows is not None:
             residual = residual[layout.sampled_rows]
         return precision.weights.head(residual, normed[: residual.shape[0]]).cpu()
+
+    def save_blocks(self, slot: int, first: int, blocks: Sequence[int]) -> None:
+        self._blocks.save(slot, first, blocks)
+
+    def load_blocks(self, blocks: Sequence[int], slot: int) -> None:
+        self._blocks.load(blocks, slot)
 
     def clear(self, slot: int, num_tokens: int) -> None:
         self._store.clear(slot, num_tokens)

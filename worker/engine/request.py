@@ -64,6 +64,8 @@ class StepOutput:
     finish_reason: FinishReason | None = None
     top_after: TopTokens = ()
     """As ``top_logprobs``, but after penalties and gravity; empty unless asked for."""
+    num_found: int = 0
+    """Tokens of the prompt that the prefix cache had."""
 
 
 @dataclass(frozen=True, slots=True)

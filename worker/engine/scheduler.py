@@ -2,48 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from worker.decode.controller import DecodeState
+from worker.engine.active import ActiveRequest
 from worker.engine.batch import Piece
-from worker.engine.kv import KVUsage, SlotTable
-from worker.engine.request import EngineEvent, GenerationRequest
-
-
-@dataclass(slots=True, eq=False)
-class ActiveRequest:
-    """One request while it waits or runs."""
-
-    request: GenerationRequest
-    state: DecodeState
-    emit: Callable[[EngineEvent], None]
-    slot: int = -1
-    """-1 while it waits."""
-    num_cached: int = 0
-    """Tokens whose keys and values are in the slot."""
-    last_id: int = -1
-    """The token emitted last; it is the next step's input."""
-    num_emitted: int = 0
-
-    @property
-    def is_prefilling(self) -> bool:
-        return self.num_cached < len(self.request.prompt_ids)
-
-    @property
-    def num_tokens(self) -> int:
-        """Prompt and completion together."""
-        return len(self.request.prompt_ids) + self.num_emitted
-
-    def decode_piece(self) -> Piece:
-        return Piece(self.slot, self.num_cached, (self.last_id,), num_logits=1)
-
-    def prefill_piece(self, max_tokens: int) -> Piece:
-        prompt = self.request.prompt_ids
-        end = min(len(prompt), self.num_cached + max_tokens)
-        chunk = prompt[self.num_cached : end]
-        return Piece(self.slot, self.num_cached, chunk, num_logits=int(end == len(prompt)))
+from worker.engine.policy import Policy
+from worker.engine.prefix import BLOCK_TOKENS
+from worker.engine.sequences import SequenceMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +27,37 @@ class StepPlan:
 
 
 class Scheduler:
-    """First come, first served. A slot holds any request that was let in, so none is ever put out again."""
+    """Lets requests in by a policy, and puts the least urgent out again where memory is too small for all.
 
-    def __init__(self, slots: SlotTable, prefill_chunk: int) -> None:
-        self.waiting: deque[ActiveRequest] = deque()
+    Who is put out forgets its keys and values and goes on later from the same text, which is read again.
+    """
+
+    def __init__(
+        self,
+        memory: SequenceMemory,
+        policy: Policy,
+        prefill_chunk: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.waiting: list[ActiveRequest] = []
         self.running: list[ActiveRequest] = []
-        """In the order of arrival."""
-        self._slots = slots
+        """In the order in which they were let in."""
+        self.num_preemptions = 0
+        self._memory = memory
+        self._policy = policy
         self._prefill_chunk = prefill_chunk
+        self._clock = clock
+        self._num_arrivals = 0
 
     @property
     def has_work(self) -> bool:
         return bool(self.running or self.waiting)
+
+    def add(self, active: ActiveRequest) -> None:
+        """Let a request wait."""
+        active.number, active.arrived_s = self._num_arrivals, self._clock()
+        self._num_arrivals += 1
+        self.waiting.append(active)
 
     def plan(self) -> StepPlan:
         """Let in whom there is room for, and choose the next step's pieces.
@@ -80,21 +66,31 @@ class Scheduler:
         bounds how long a step keeps them.
         """
         self._admit()
+        self._make_room()
         decoding = sorted((a for a in self.running if not a.is_prefilling), key=lambda a: a.slot)
         chosen = [(active, active.decode_piece()) for active in decoding]
         budget = self._prefill_chunk
-        for active in self.running:
-            if budget and active.is_prefilling:
+        reading = [active for active in self.running if active.is_prefilling]
+        for active in self._policy.ordered(reading, self._clock()) if len(reading) > 1 else reading:
+            if budget:
                 piece = active.prefill_piece(budget)
                 budget -= len(piece.token_ids)
                 chosen.append((active, piece))
         return StepPlan(tuple(active for active, _ in chosen), tuple(piece for _, piece in chosen))
 
     def advance(self, plan: StepPlan) -> None:
-        """Take in that the plan's pieces are in the cache."""
+        """Take in that the plan's pieces are in the cache, and keep the prompts' blocks for others."""
         for active, piece in zip(plan.active, plan.pieces, strict=True):
-            active.num_cached = piece.end
-            self._slots.grow(active.slot, piece.end)
+            was_reading = active.is_prefilling
+            self._memory.advance(active, piece.end)
+            if was_reading:
+                self._memory.share(active, min(piece.end, len(active.request.prompt_ids)))
+
+    def finish(self, active: ActiveRequest) -> None:
+        """A running request has ended of itself: its text is kept for whoever goes on from it."""
+        self._policy.observe(active)
+        self._memory.share(active, active.num_cached)
+        self.remove(active)
 
     def remove(self, active: ActiveRequest) -> None:
         """Forget a request, waiting or running, and free its slot."""
@@ -102,20 +98,57 @@ class Scheduler:
             self.waiting.remove(active)
             return
         self.running.remove(active)
-        self._slots.release(active.slot)
-        active.slot = -1
-
-    def usage(self) -> KVUsage:
-        return self._slots.usage()
+        self._memory.close(active)
 
     def _admit(self) -> None:
-        while self.waiting and self._slots.has_free and _may_join(self.waiting[0], self.running):
-            active = self.waiting.popleft()
-            active.slot = self._slots.acquire()
+        if not (self.waiting and self._memory.has_slot):
+            return
+        for active in self._policy.ordered(self.waiting, self._clock()):
+            if not (self._memory.has_slot and self._fits(active) and _may_join(active, self.running)):
+                return  # nobody overtakes whom there is no room for: the large would never come in
+            if self._is_being_read(active):
+                continue
+            self.waiting.remove(active)
+            self._memory.open(active)
             self.running.append(active)
+
+    def _fits(self, active: ActiveRequest) -> bool:
+        """Whether the whole texts of all, and a token more for each, have room. One alone always fits."""
+        taken = sum(each.num_tokens + 1 for each in self.running)
+        return not self.running or taken + active.num_tokens + 1 <= self._memory.max_tokens
+
+    def _is_being_read(self, active: ActiveRequest) -> bool:
+        """Whether a running prompt that begins alike is being read: what it has in common is known soon."""
+        if not active.shares_blocks:
+            return False
+        readers = [each for each in self.running if each.is_prefilling and each.shares_blocks]
+        if not readers:
+            return False
+        own = active.block_digests(active.num_tokens - 1)
+        num_known = self._memory.would_find(active) // BLOCK_TOKENS
+        return any(_num_common(own, each.block_digests(each.num_tokens)) > num_known for each in readers)
+
+    def _make_room(self) -> None:
+        """Put out the least urgent until the next tokens of all have room."""
+        while len(self.running) > 1:
+            needed = sum(each.num_tokens + 1 for each in self.running)
+            if needed <= self._memory.max_tokens:
+                return
+            victim = self._policy.victim(self.running, self._clock())
+            self.running.remove(victim)
+            self._memory.share(victim, victim.num_cached)
+            self._memory.close(victim)
+            self.waiting.append(victim)
+            self.num_preemptions += 1
 
 
 def _may_join(active: ActiveRequest, running: Sequence[ActiveRequest]) -> bool:
     if not running:
         return True
     return not (active.request.is_exclusive or running[0].request.is_exclusive)
+
+
+def _num_common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+    return next(
+        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )

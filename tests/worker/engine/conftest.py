@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig
 
 from worker.decode.controller import Decider
 from worker.decode.vocabulary import Vocabulary
-from worker.engine.engine import DecidesTokens, Engine
+from worker.engine.engine import DecidesTokens, Engine, EngineOptions
 from worker.engine.loading import EngineSettings, load_language_model
 from worker.engine.model import LanguageModel
 from worker.engine.request import EngineEvent, GenerationRequest, RequestFailed, SamplingParams, StepOutput
@@ -74,7 +74,7 @@ class StartEngine(Protocol):
     """An engine over a model; the decider is the real one unless another is given."""
 
     def __call__(
-        self, model: LanguageModel, *, prefill_chunk: int = 256, decider: DecidesTokens | None = None
+        self, model: LanguageModel, *, decider: DecidesTokens | None = None, **options: Any
     ) -> RunningEngine: ...
 
 
@@ -152,10 +152,8 @@ def decider(vocabulary: Vocabulary) -> Decider:
 def start_engine(decider: Decider) -> StartEngine:
     real = decider
 
-    def start(
-        model: LanguageModel, *, prefill_chunk: int = 256, decider: DecidesTokens | None = None
-    ) -> RunningEngine:
-        return RunningEngine(Engine(model, decider or real, frozenset({EOS_ID}), prefill_chunk))
+    def start(model: LanguageModel, *, decider: DecidesTokens | None = None, **options: Any) -> RunningEngine:
+        return RunningEngine(Engine(model, decider or real, frozenset({EOS_ID}), EngineOptions(**options)))
 
     return start
 

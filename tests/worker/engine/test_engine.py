@@ -389,6 +389,7 @@ class BreaksOnce:
         self.dtype = model.dtype
         self.has_wide_copy = model.has_wide_copy
         self.can_rewind = model.can_rewind
+        self.num_blocks = model.num_blocks
         self.output_embedding = model.output_embedding
 
     def forward(self, pieces: Sequence[Piece]) -> Tensor:
@@ -397,6 +398,12 @@ class BreaksOnce:
         if self._passes == 0:
             raise torch.OutOfMemoryError("no memory for the last projection")
         return logits
+
+    def save_blocks(self, slot: int, first: int, blocks: Sequence[int]) -> None:
+        self._model.save_blocks(slot, first, blocks)
+
+    def load_blocks(self, blocks: Sequence[int], slot: int) -> None:
+        self._model.load_blocks(blocks, slot)
 
     def clear(self, slot: int, num_tokens: int) -> None:
         self._model.clear(slot, num_tokens)

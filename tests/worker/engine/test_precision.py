@@ -13,9 +13,10 @@ from transformers import AutoConfig, LlamaConfig
 from worker.engine.architecture import Architecture
 from worker.engine.batch import Piece
 from worker.engine.checkpoint import Checkpoint
-from worker.engine.kv import KVStore
-from worker.engine.model import Decoder, Embeddings, Precision
+from worker.engine.kv import KVBlocks, KVStore
+from worker.engine.model import Decoder, Embeddings, Memory, Precision
 from worker.engine.precision import MAX_WIDE_BYTES, Processor, choose_dtype, choose_placements
+from worker.engine.prefix import BLOCK_TOKENS
 from worker.engine.rotary import Rotary
 from worker.engine.weights import (
     EMBEDDING,
@@ -65,7 +66,7 @@ def build(folder: Path, narrow: Placement, wide: Placement | None = None) -> Dec
         embedding = narrow.place(checkpoint.read(EMBEDDING))
     return Decoder(
         architecture,
-        store,
+        Memory(store, KVBlocks(store, 0, BLOCK_TOKENS)),
         Embeddings(embedding, embedding),
         precision(narrow),
         precision(wide) if wide else None,
