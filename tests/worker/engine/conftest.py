@@ -115,13 +115,13 @@ def tiny_folder(save_model: SaveModel, vocabulary: Vocabulary) -> Path:
 class LoadTiny(Protocol):
     """The tiny Llama in float32, with slots of its own."""
 
-    def __call__(self, *, num_slots: int = 4, max_context: int = 64) -> LanguageModel: ...
+    def __call__(self, *, num_slots: int = 4, max_context: int = 64, **settings: Any) -> LanguageModel: ...
 
 
 @pytest.fixture(scope="session")
 def load_tiny(tiny_folder: Path, load_model_folder: LoadModelFolder) -> LoadTiny:
-    def load(*, num_slots: int = 4, max_context: int = 64) -> LanguageModel:
-        return load_model_folder(tiny_folder, max_batch=num_slots, max_context=max_context)
+    def load(*, num_slots: int = 4, max_context: int = 64, **settings: Any) -> LanguageModel:
+        return load_model_folder(tiny_folder, max_batch=num_slots, max_context=max_context, **settings)
 
     return load
 
