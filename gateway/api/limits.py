@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 from gateway.errors import RateLimitExceeded, RequestError
@@ -39,9 +39,13 @@ async def charge(scope: Any, deps: Deps, key: Key | None, wanted: Wanted) -> Non
         raise RateLimitExceeded(_MESSAGES[taken.short], retry_after_s=retry_after_s)
 
 
-@asynccontextmanager
-async def refusals_charged(scope: Any, deps: Deps, key: Key | None) -> AsyncIterator[None]:
+def refusals_charged(scope: Any, deps: Deps, key: Key | None) -> AbstractAsyncContextManager[None]:
     """A turn that is refused before it begins is a request like any other."""
+    return nullcontext() if key is None or key.limits.is_unlimited else _refusals_charged(scope, deps, key)
+
+
+@asynccontextmanager
+async def _refusals_charged(scope: Any, deps: Deps, key: Key) -> AsyncIterator[None]:
     try:
         yield
     except RequestError:
@@ -60,13 +64,12 @@ class Meter:
         self._num_seen = 0
         self._num_owed = 0
 
-    @asynccontextmanager
-    async def open(self, scope: Any) -> AsyncIterator[None]:
+    def open(self, scope: Any) -> AbstractAsyncContextManager[None]:
         """Hold the turn's place for as long as the block runs. Raises RateLimitExceeded."""
-        key = self._key
-        if key is None:
-            yield
-            return
+        return nullcontext() if self._key is None else self._held(scope, self._key)
+
+    @asynccontextmanager
+    async def _held(self, scope: Any, key: Key) -> AsyncIterator[None]:
         if key.limits.tokens_per_minute is not None:
             self._num_prompt = estimated_prompt_tokens(self._turn)
         lease = self._turn.id
@@ -102,6 +105,8 @@ class Meter:
 
     def finish(self, outcome: Outcome) -> None:
         """The answer is whole: from now on what the worker counted holds, or a better guess than events."""
+        if self._key is None:
+            return
         prompt = outcome.prompt_tokens or self._num_prompt
         guess = estimated_tokens(outcome.text) * num_choices(self._turn.body)
         completion = outcome.completion_tokens or max(guess, 1)

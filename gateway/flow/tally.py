@@ -106,23 +106,27 @@ class Tally:
             completion_tokens=_count(self._usage.get("completion_tokens")),
             time_to_first_token_s=self._first_token_s,
             latency_s=self._clock() - self._started_s,
-            mean_entropy_nats=self._mean("mean_entropy_nats", by_step=True),
-            mean_gravity=self._mean("mean_gravity", by_step=True),
-            entropic_time_nats=self._mean("entropic_time_nats", by_step=False),
-            net_drop_nats=self._mean("net_drop_nats", by_step=False),
-            envelope_nats=self._mean("envelope_nats", by_step=False),
             is_estimated=bool(figures),
-            **_half_widths(list(figures.values())),
-            seed=next((s.seed for s in self._summaries.values() if s.seed is not None), None),
             text="".join(self._text),
+            **(self._measured(figures) if self._summaries else {}),
         )
+
+    def _measured(self, figures: Mapping[int, Figures]) -> dict[str, Any]:
+        """Return what a native worker measured, or what was estimated instead."""
+        return {
+            "mean_entropy_nats": self._mean("mean_entropy_nats", by_step=True),
+            "mean_gravity": self._mean("mean_gravity", by_step=True),
+            "entropic_time_nats": self._mean("entropic_time_nats", by_step=False),
+            "net_drop_nats": self._mean("net_drop_nats", by_step=False),
+            "envelope_nats": self._mean("envelope_nats", by_step=False),
+            "seed": next((s.seed for s in self._summaries.values() if s.seed is not None), None),
+            **_half_widths(list(figures.values())),
+        }
 
     def _estimated(self) -> Mapping[int, Figures]:
         return {} if self.estimate is None else self.estimate.figures()
 
     def _mean(self, name: str, *, by_step: bool) -> float | None:
-        if not self._summaries:
-            return None
         weighted = [(s.num_steps if by_step else 1, getattr(s, name)) for s in self._summaries.values()]
         total = sum(weight for weight, _ in weighted)
         return sum(weight * value for weight, value in weighted) / total if total else None
