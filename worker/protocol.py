@@ -202,6 +202,12 @@ class TurnSummary(WireModel):
     """H[0] - H[n]."""
     envelope_nats: float
     """e[0] - min e, e = the smoothed H."""
+    cost_gmac: float = 0.0
+    """C: 10^9 multiplications of all steps, active parameters and attended KV entries; a proxy for FLOPs."""
+    nats_per_gmac: float = 0.0
+    """d tau / dC: what was resolved for what was computed."""
+    cached_prompt_tokens: int = 0
+    """Tokens of the prompt that others had computed."""
     seed: int | None = None
     """The seed in force: the request's, or the one that the worker drew for it."""
 

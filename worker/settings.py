@@ -43,6 +43,12 @@ class WorkerSettings(BaseSettings):
     max_context: Count = 4096
     """Positions of one sequence, prompt and completion together."""
     prefill_chunk: Count = 256
+    scheduler: Literal["fcfs", "shortest", "entropic"] = "fcfs"
+    """Who comes first where not all can run: first come, least work left, most resolved for its cost."""
+    kv_tokens: Count | None = None
+    """What all running sequences may hold together, at least one full context; by default all of theirs."""
+    prefix_cache_tokens: Annotated[int, Field(ge=0)] = 16_384
+    """What is kept of prompts' beginnings for requests that begin alike; 0 keeps nothing."""
     max_waiting: Annotated[int, Field(ge=0)] = 512
     """Sequences that may wait beyond ``max_batch``; more are refused with 429."""
     max_body_bytes: Count = 16 * MIB
@@ -75,6 +81,12 @@ class WorkerSettings(BaseSettings):
     trace_max_queued_steps: Count = 65_536
     spill_dir: Path = Field(default_factory=lambda: cache_folder() / "spill")
     spill_max_bytes: Count = 64 * MIB
+
+    @model_validator(mode="after")
+    def _one_context_has_room(self) -> Self:
+        if self.kv_tokens is not None and self.kv_tokens < self.max_context:
+            raise ValueError("NG_WORKER_KV_TOKENS must be at least NG_WORKER_MAX_CONTEXT")
+        return self
 
     @model_validator(mode="after")
     def _address_can_be_parsed(self) -> Self:

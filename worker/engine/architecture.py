@@ -46,6 +46,11 @@ class Architecture:
         layer = attention + 3 * self.hidden_size * self.intermediate_size
         return self.num_layers * layer + self.vocab_size * self.hidden_size
 
+    @property
+    def kv_width(self) -> int:
+        """Numbers of one position, keys and values of all layers."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim
+
     @classmethod
     def from_config(cls, config: Any) -> Architecture:
         """Read a transformers config. Raises UnsupportedArchitectureError with what is missing."""

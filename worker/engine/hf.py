@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, DynamicCache
 
 from worker.engine.architecture import UnsupportedArchitectureError
 from worker.engine.batch import Piece
+from worker.thermo.entropic_time import StepCost
 
 _MAX_CHUNK_ERROR = 0.25
 """Of what the past changes. Roundings in bf16 stay far below it; a past that is lost makes it 1."""
@@ -29,6 +30,7 @@ class TransformersModel:
         self.dtype: torch.dtype = model.dtype
         self.has_wide_copy = False
         self.num_blocks = 0
+        self.step_cost = StepCost(model.num_parameters(), kv_width=0)  # caches differ too much to count
         self.can_rewind = False  # a window or a recurrent state has lost what was before
         self._model = model
         self._caches: dict[int, Any] = {}

@@ -15,6 +15,7 @@ from worker.decode.vocabulary import Vocabulary
 from worker.engine.engine import Emit, Engine, EngineOptions, EngineStats
 from worker.engine.loading import EngineSettings, LoadedModel, load_model
 from worker.engine.request import GenerationRequest
+from worker.thermo.entropic_time import StepCost
 
 __all__ = ["EngineLoop", "EngineSettings"]
 
@@ -66,6 +67,10 @@ class EngineLoop:
     def large_products_dtype(self) -> str:
         """What prompts and large batches are multiplied in: ``fp32`` where there are copies for it."""
         return "fp32" if self._loaded.model.has_wide_copy else self.dtype
+
+    @property
+    def step_cost(self) -> StepCost:
+        return self._loaded.model.step_cost
 
     @property
     def num_slots(self) -> int:

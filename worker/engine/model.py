@@ -15,6 +15,7 @@ from worker.engine.batch import Piece, Segment, lay_out
 from worker.engine.kv import KVBlocks, KVStore
 from worker.engine.rotary import Rotary
 from worker.engine.weights import DecoderWeights, LayerWeights
+from worker.thermo.entropic_time import StepCost
 
 
 class LanguageModel(Protocol):
@@ -37,6 +38,11 @@ class LanguageModel(Protocol):
     @property
     def has_wide_copy(self) -> bool:
         """Whether large products are computed in float32 although ``dtype`` is another."""
+        ...
+
+    @property
+    def step_cost(self) -> StepCost:
+        """What one token of one sequence multiplies by."""
         ...
 
     @property
@@ -127,6 +133,7 @@ class Decoder:
         self.num_slots = store.num_slots
         self.max_context = store.slot_tokens
         self.dtype = narrow.weights.dtype
+        self.step_cost = StepCost(architecture.num_parameters, architecture.kv_width)
         self._architecture = architecture
         self._store = store
         self._blocks = memory.blocks

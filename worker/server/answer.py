@@ -20,7 +20,7 @@ from worker.server.schema import GenerationBody
 from worker.server.sinks import trace_sinks
 from worker.server.sse import DONE, EventStream, frame
 
-Usage = dict[str, int]
+Usage = dict[str, Any]
 
 
 class Shape(Protocol):
@@ -110,4 +110,9 @@ def _encoded(pieces: Sequence[Piece], shape: Shape) -> bytes:
 
 def _usage(generation: Generation) -> Usage:
     prompt, completion = generation.job.num_prompt_tokens, generation.num_completion_tokens
-    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": generation.num_cached_prompt_tokens},
+    }

@@ -55,6 +55,8 @@ class Choice:
         self._assembler = TextAssembler(vocabulary, stop)
         self._logprobs = PendingLogprobs(vocabulary)
         self._records: list[StepRecord] = []
+        self.num_cached_prompt = 0
+        """Tokens of the prompt that others had computed."""
 
     @property
     def num_tokens(self) -> int:
@@ -66,6 +68,7 @@ class Choice:
         The piece may end the choice (a stop string) although the engine would go on.
         """
         self._records.append(output.record)
+        self.num_cached_prompt = output.num_found
         for sink in self._sinks:
             sink.add(output)
         if output.finish_reason == "stop":  # the token that ends the choice is no part of its text
@@ -91,7 +94,8 @@ class Choice:
         self.is_finished = True
         for sink in self._sinks:
             sink.end(reason)
-        summary = summarise(self._records).model_copy(update={"seed": self.request.sampling.seed})
+        told = {"seed": self.request.sampling.seed, "cached_prompt_tokens": self.num_cached_prompt}
+        summary = summarise(self._records).model_copy(update=told)
         return Piece(self.index, text, self._logprobs.release(text), reason, summary)
 
 

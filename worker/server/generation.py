@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -16,6 +16,7 @@ from worker.server.choice import Choice, Piece, TokenLogprob
 from worker.server.deps import Deps
 from worker.server.job import Job
 from worker.server.sinks import SinksFor
+from worker.thermo.entropic_time import with_cost
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,12 @@ class Generation:
     @property
     def num_completion_tokens(self) -> int:
         return sum(choice.num_tokens for choice in self._choices.values())
+
+    @property
+    def num_cached_prompt_tokens(self) -> int:
+        """Of the prompts' tokens those that were not computed for this request, each prompt counted once."""
+        firsts = (choice for choice in self._choices.values() if choice.request.choice == 0)
+        return sum(choice.num_cached_prompt for choice in firsts)
 
     async def __aenter__(self) -> Self:
         self._deps.roster.join(self)
@@ -139,6 +146,12 @@ class Generation:
         piece = choice.accept(event)
         if piece is None:
             return
+        if piece.summary is not None:
+            num_prompt = len(choice.request.prompt_ids)
+            cost = self._deps.engine.step_cost.of_steps_gmac(num_prompt, choice.num_tokens)
+            summary = with_cost(piece.summary, cost)
+            self._deps.metrics.observe_summary(summary)
+            piece = replace(piece, summary=summary)
         if piece.finish_reason is not None:
             self._deps.metrics.choices.labels(piece.finish_reason).inc()
             if event.finish_reason is None:  # a stop string: the engine does not know it

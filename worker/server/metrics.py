@@ -9,12 +9,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from worker.engine.engine import EngineStats
+from worker.protocol import TurnSummary
 from worker.trace import TraceCounters
 
 FINISHES = ("stop", "length", "cancelled", "error")
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx")
 OTHER = "other"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+_NATS = (-4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 class Metrics:
@@ -53,6 +57,25 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
+        self.entropic_time = Counter(
+            "ng_worker_entropic_time_nats", "tau of finished choices.", registry=self.registry
+        )
+        self.envelope = Counter(
+            "ng_worker_entropy_envelope_nats",
+            "Fall of the smoothed H of finished choices.",
+            registry=self.registry,
+        )
+        self.net_drop = Histogram(
+            "ng_worker_entropy_net_drop_nats",
+            "First H less last H of finished choices.",
+            buckets=_NATS,
+            registry=self.registry,
+        )
+        self.cost = Counter(
+            "ng_worker_decode_gmac",
+            "10^9 multiplications of finished choices' steps: parameters and attended KV entries.",
+            registry=self.registry,
+        )
         for finish in FINISHES:
             self.choices.labels(finish)
 
@@ -66,6 +89,13 @@ class Metrics:
         status_class = status_class if status_class in STATUS_CLASSES else OTHER
         self.requests.labels(route, status_class).inc()
         self.request_seconds.labels(route).observe(duration_s)
+
+    def observe_summary(self, summary: TurnSummary) -> None:
+        """Add up what a finished choice resolved, and what for. Ratios of the sums are means over steps."""
+        self.entropic_time.inc(summary.entropic_time_nats)
+        self.envelope.inc(summary.envelope_nats)
+        self.net_drop.observe(summary.net_drop_nats)
+        self.cost.inc(summary.cost_gmac)
 
     def observe_error(self, code: str) -> None:
         self.errors.labels(code if code in self._error_codes else OTHER).inc()
@@ -84,6 +114,11 @@ class _Levels(Collector):
         yield _gauge("ng_worker_kv_tokens_limit", "Cache positions there are.", stats.kv_total)
         yield _counter("ng_worker_engine_steps", "Decoding steps.", stats.steps)
         yield _counter("ng_worker_engine_tokens", "Tokens sampled.", stats.tokens)
+        yield _counter("ng_worker_preemptions", "Sequences put out for want of memory.", stats.preemptions)
+        yield _gauge("ng_worker_prefix_blocks_used", "Kept blocks of 16 tokens.", stats.prefix_blocks)
+        yield _gauge("ng_worker_prefix_blocks_limit", "Blocks that can be kept.", stats.prefix_blocks_total)
+        yield _counter("ng_worker_prefix_tokens_asked", "Tokens of admitted prompts.", stats.prefix_asked)
+        yield _counter("ng_worker_prefix_tokens_found", "Of these, not computed again.", stats.prefix_found)
         if self._trace is None:
             return
         trace = self._trace()

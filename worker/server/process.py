@@ -37,6 +37,9 @@ def serve(settings: WorkerSettings, model_folder: Path) -> int:
                 max_batch=settings.max_batch,
                 max_context=settings.max_context,
                 prefill_chunk=settings.prefill_chunk,
+                policy=settings.scheduler,
+                kv_tokens=settings.kv_tokens,
+                prefix_tokens=settings.prefix_cache_tokens,
             )
         )
     except (ModelRefusedError, UnsupportedArchitectureError) as error:

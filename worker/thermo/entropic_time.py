@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from worker.protocol import StepRecord, TurnSummary
@@ -33,6 +34,30 @@ def envelope(entropies_nats: Sequence[float], history_weight: float = ENVELOPE_H
         mean = smooth(mean, entropy, history_weight)
         lowest = min(lowest, mean - entropies_nats[0])
     return -lowest
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """What a step of a model multiplies by: its weights once, and every number that it attends to."""
+
+    num_parameters: int
+    kv_width: int
+    """Numbers of one position, keys and values of all layers."""
+
+    def of_steps_gmac(self, num_prompt: int, num_steps: int) -> float:
+        """Return C, in 10^9 multiplications, of ``num_steps`` steps behind a prompt.
+
+        C = sum over steps of (active parameters + attended KV entries): a proxy for FLOPs. The prompt's own
+        computation is not in it, nor what is no product with a weight, a key or a value.
+        """
+        attended = num_steps * num_prompt + num_steps * (num_steps - 1) // 2
+        return (num_steps * self.num_parameters + attended * self.kv_width) / 1e9
+
+
+def with_cost(summary: TurnSummary, cost_gmac: float) -> TurnSummary:
+    """Return the summary with C and d tau / dC."""
+    rate = summary.entropic_time_nats / cost_gmac if cost_gmac else 0.0
+    return summary.model_copy(update={"cost_gmac": cost_gmac, "nats_per_gmac": rate})
 
 
 def summarise(records: Sequence[StepRecord]) -> TurnSummary:

@@ -390,6 +390,7 @@ class BreaksOnce:
         self.has_wide_copy = model.has_wide_copy
         self.can_rewind = model.can_rewind
         self.num_blocks = model.num_blocks
+        self.step_cost = model.step_cost
         self.output_embedding = model.output_embedding
 
     def forward(self, pieces: Sequence[Piece]) -> Tensor:

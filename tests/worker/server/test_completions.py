@@ -43,6 +43,7 @@ def test_text_ids_and_lists_of_them_give_the_same(
             "prompt_tokens": sum(lengths),
             "completion_tokens": 6 * len(texts),
             "total_tokens": sum(lengths) + 6 * len(texts),
+            "prompt_tokens_details": {"cached_tokens": 0},  # shorter than a block
         }
 
 

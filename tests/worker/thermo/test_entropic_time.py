@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.protocol import StepRecord, TurnSummary
-from worker.thermo.entropic_time import entropic_time, envelope, net_drop, summarise
+from worker.thermo.entropic_time import StepCost, entropic_time, envelope, net_drop, summarise, with_cost
 
 RECORD = StepRecord(
     token_id=1,
@@ -67,8 +67,21 @@ def test_a_turn_is_summed_up() -> None:
             "entropic_time_nats": 2.5,
             "net_drop_nats": 0.5,
             "envelope_nats": 0.75,
+            "cost_gmac": 0.0,
+            "nats_per_gmac": 0.0,
+            "cached_prompt_tokens": 0,
         }
     )
+
+
+def test_the_cost_of_steps_is_the_sum_over_them() -> None:
+    cost = StepCost(num_parameters=1_000_000, kv_width=200)
+    # The first token is drawn behind the prompt's last; every one after it attends to one position more.
+    by_hand = sum(1_000_000 + 200 * (30 + step) for step in range(12)) / 1e9
+    assert cost.of_steps_gmac(num_prompt=30, num_steps=12) == pytest.approx(by_hand)
+    assert cost.of_steps_gmac(30, 0) == 0.0
+    summary = with_cost(summarise([replace(RECORD, entropy_nats=h) for h in (3.0, 1.0)]), 0.5)
+    assert (summary.cost_gmac, summary.nats_per_gmac) == (0.5, 4.0)
 
 
 def test_a_turn_without_tokens_is_all_zero() -> None:
