@@ -199,10 +199,10 @@ class Upstream:
         return await self._complete(request)
 
     async def _tokenized(self, asked: dict[str, Any]) -> web.Response:
-        if "prompts" in asked:
-            return web.json_response({"counts": [len(text.split()) for text in asked["prompts"]]})
         if self.is_slow_to_tokenize:
             await asyncio.Event().wait()
+        if "prompts" in asked:
+            return web.json_response({"counts": [len(text.split()) for text in asked["prompts"]]})
         if self.tokens is None:
             return web.json_response({"detail": "Not Found"}, status=404)
         return web.json_response({"tokens": self.tokens.get(asked["prompt"], [])})

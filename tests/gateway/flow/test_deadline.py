@@ -72,11 +72,12 @@ def test_a_turn_that_still_waits_for_a_place_at_the_deadline_leaves_the_queue(
 
 
 def test_documents_that_are_still_being_judged_at_the_deadline_are_no_worker_s_fault(
-    start_upstream: StartUpstream, start_gateway: StartGateway
+    start_upstream: StartUpstream, start_gateway: StartGateway, wait_until: WaitUntil
 ) -> None:
     upstream = start_upstream(is_native=True)
     upstream.is_slow_to_tokenize = True
     gateway = start_gateway(upstream.url, **SOON)
+    wait_until(lambda: gateway.deps.pool.has_ready_worker)  # which then counts tokens, for ever
     documents = [{"id": "a", "text": "The bridge is open."}]
     said = refusal_of(ask(gateway, stream=True, documents=documents))
     assert said == "No answer had begun within 0.5 s: its documents were still being judged."
