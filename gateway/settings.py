@@ -82,8 +82,8 @@ class GatewaySettings(BaseSettings):
     redis_timeout_s: Seconds = 1.0
 
     allowed_networks: Annotated[tuple[Network, ...], NoDecode] = ()
-    """Networks such as 169.254.10.0/24, separated by commas: workers and encoders may be there although
-    link-local and metadata addresses are refused."""
+    """Networks such as 169.254.10.0/24, separated by commas: workers, encoders and the collector
+    may be there although link-local and metadata addresses are refused."""
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Origins such as https://app.example, separated by commas, whose pages may call /v1. By default none."""
 
@@ -131,7 +131,8 @@ class GatewaySettings(BaseSettings):
     breaker_cooldown_s: Seconds = 5.0
 
     otel_endpoint: str | None = None
-    """Base URL of an OpenTelemetry collector that takes OTLP over HTTP; unset, nothing is traced."""
+    """Base URL of an OpenTelemetry collector that takes OTLP over HTTP; unset, nothing is traced.
+    Its key belongs into ``OTEL_EXPORTER_OTLP_HEADERS``."""
     otel_sample_ratio: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
     """Share of the traces that begin here; ``OTEL_TRACES_SAMPLER`` replaces it."""
     otel_prompt_text: bool = False
@@ -299,14 +300,10 @@ class GatewaySettings(BaseSettings):
 
     @field_validator("otel_endpoint")
     @classmethod
-    def _collector_address(cls, url: str | None) -> str | None:
+    def _collector_address(cls, url: str | None, info: ValidationInfo) -> str | None:
         if not url:
             return None
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError("a collector's address is http://HOST or https://HOST, and no query")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("a collector's key belongs into OTEL_EXPORTER_OTLP_HEADERS, not its address")
+        check_url(url, "a collector's address", info.data.get("allowed_networks", ()))
         return url.rstrip("/")
 
     @field_validator("encoder_api_key")

@@ -62,7 +62,7 @@ def test_what_is_no_address_of_a_worker_is_refused_and_not_repeated(url: str) ->
     with pytest.raises(ValueError, match="a worker's address") as told:
         check_url(url, "a worker's address")
     assert "secret" not in str(told.value)
-    for settings in ({"workers": (url,)}, {"encoder_url": url}):
+    for settings in ({"workers": (url,)}, {"encoder_url": url}, {"otel_endpoint": url}):
         with pytest.raises(ValidationError) as refused:
             GatewaySettings(**settings)
         assert "secret" not in str(refused.value)
@@ -81,8 +81,10 @@ def test_a_network_may_be_allowed_by_name() -> None:
     settings = GatewaySettings(
         allowed_networks="169.254.10.0/24, fe80::/10",
         workers="http://169.254.10.7",
+        otel_endpoint="http://[fe80::7]:4318/",
     )
     assert settings.workers == ("http://169.254.10.7",)
+    assert settings.otel_endpoint == "http://[fe80::7]:4318"
     with pytest.raises(ValidationError):
         GatewaySettings(allowed_networks="169.254.10.0/24", workers=f"http://{METADATA}")
 
