@@ -44,6 +44,8 @@ def closing(outcome: Outcome) -> dict[str, Any]:
         "entropic_time_nats": outcome.entropic_time_nats,
         "net_drop_nats": outcome.net_drop_nats,
         "envelope_nats": outcome.envelope_nats,
+        "nats_per_gmac": outcome.nats_per_gmac,
+        "cached_prompt_tokens": outcome.cached_prompt_tokens,
         "seed": outcome.seed,
     }
 

@@ -119,8 +119,20 @@ class Tally:
             "entropic_time_nats": self._mean("entropic_time_nats", by_step=False),
             "net_drop_nats": self._mean("net_drop_nats", by_step=False),
             "envelope_nats": self._mean("envelope_nats", by_step=False),
+            **self._costs(),
             "seed": next((s.seed for s in self._summaries.values() if s.seed is not None), None),
             **_half_widths(list(figures.values())),
+        }
+
+    def _costs(self) -> dict[str, Any]:
+        """Return what a native worker counted; nothing where it is older than the counting, or opaque."""
+        cost = self._mean("cost_gmac", by_step=False)
+        if not cost:
+            return {}
+        return {
+            "cost_gmac": cost,
+            "nats_per_gmac": (self._mean("entropic_time_nats", by_step=False) or 0.0) / cost,
+            "cached_prompt_tokens": min(each.cached_prompt_tokens for each in self._summaries.values()),
         }
 
     def _estimated(self) -> Mapping[int, Figures]:

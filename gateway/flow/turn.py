@@ -48,6 +48,12 @@ class Outcome:
     """tau, with the net drop and the envelope beside it."""
     net_drop_nats: float | None = None
     envelope_nats: float | None = None
+    cost_gmac: float | None = None
+    """C: 10^9 multiplications of an answer's steps, a proxy for FLOPs; None where the worker counts none."""
+    nats_per_gmac: float | None = None
+    """d tau / dC."""
+    cached_prompt_tokens: int | None = None
+    """Tokens of the prompt that the worker had computed before, for this turn or another."""
     is_estimated: bool = False
     """Whether the entropies are estimates from an opaque worker's log-probabilities, with half-widths."""
     mean_entropy_half_width_nats: float | None = None

@@ -93,6 +93,9 @@ class TurnSummaryRow:
     """tau."""
     net_drop_nats: float | None = None
     envelope_nats: float | None = None
+    cost_gmac: float | None = None
+    nats_per_gmac: float | None = None
+    cached_prompt_tokens: int | None = None
     status: str = ""
     error_code: str = ""
     finish: str = ""

@@ -19,6 +19,9 @@ SUMMARY = {
     "entropic_time_nats": 0.5,
     "net_drop_nats": 0.25,
     "envelope_nats": 0.3,
+    "cost_gmac": 0.25,
+    "nats_per_gmac": 2.0,
+    "cached_prompt_tokens": 16,
     "seed": 11,
 }
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
@@ -52,6 +55,7 @@ def test_the_first_event_says_what_was_done_and_the_last_what_came_of_it(scripte
     assert opening["tokens_before"] >= opening["tokens_after"] > 0
     assert closing["mean_entropy_nats"] == 1.25
     assert closing["entropic_time_nats"] == 0.5
+    assert (closing["nats_per_gmac"], closing["cached_prompt_tokens"]) == (2.0, 16)
     assert closing["seed"] == 11
 
 
