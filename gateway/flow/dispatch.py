@@ -16,6 +16,7 @@ import orjson
 
 from gateway.errors import RequestError, UpstreamError, UpstreamRejected
 from gateway.flow.attempt import Begun, verdict_of
+from gateway.flow.blame import forget_what_is_no_field
 from gateway.flow.search import Search
 from gateway.flow.tally import Tally
 from gateway.flow.turn import Turn
@@ -49,6 +50,7 @@ async def dispatch(turn: Turn, deps: Deps, tally: Tally) -> AsyncIterator[tuple[
         await reply.settle()
     except RequestError as error:
         verdict = verdict_of(error)
+        forget_what_is_no_field(error, begun.turn)
         raise
     except asyncio.CancelledError:
         ended = "cancelled" if ended == "error" else ended

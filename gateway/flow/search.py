@@ -15,6 +15,7 @@ from gateway.errors import (
     WorkerUnreachable,
 )
 from gateway.flow.attempt import Attempt, Begin, Place
+from gateway.flow.blame import forget_what_is_no_field
 from gateway.flow.hedge import Race, Winner
 from gateway.flow.line import Wanted
 from gateway.flow.prompt import affinity_text, prompt_chars
@@ -66,6 +67,7 @@ class Search:
                 return await self._begun(attempt, begin)
             except RequestError as error:
                 self._log_refusal(attempt.worker, error)
+                forget_what_is_no_field(error, attempt.turn)
                 if not is_worth_retrying(error):
                     raise
                 # A full queue is worth telling: the client may simply come back.

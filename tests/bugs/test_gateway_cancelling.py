@@ -95,6 +95,24 @@ def test_litellm_27955_after_a_cancelled_request_the_next_is_served(
     assert scripted.stream()[-1] == "[DONE]"
 
 
+def test_litellm_27955_the_only_slot_is_free_once_its_client_has_left(
+    start_upstream: StartUpstream, start_gateway: StartGateway, wait_until: WaitUntil
+) -> None:
+    upstream = start_upstream()
+    upstream.plays(
+        Script([events(chunk("some"), done=False), Hang()]), Script([whole("ok")], content_type=JSON)
+    )
+    gateway = start_gateway(upstream.url, worker_concurrency=1)
+    with httpx.stream("POST", gateway.url + CHAT, json=PLAIN[CHAT] | {"stream": True}) as response:
+        pieces = response.iter_bytes()  # kept: a collected iterator closes the connection
+        assert next(pieces)
+        assert httpx.post(gateway.url + CHAT, json=PLAIN[CHAT]).status_code == 429
+    wait_until(lambda: upstream.num_left == 1, timeout_s=STOP_S)
+    served = wait_until(lambda: httpx.post(gateway.url + CHAT, json=PLAIN[CHAT]), timeout_s=STOP_S)
+    assert served.status_code == 200
+    assert len(upstream.received) == 2
+
+
 def test_production_stack_749_a_worker_that_never_answers_is_taken_out_and_others_serve(
     start_upstream: StartUpstream, start_gateway: StartGateway, wait_until: WaitUntil
 ) -> None:

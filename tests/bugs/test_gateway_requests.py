@@ -172,6 +172,35 @@ def test_vllm_12886_no_error_repeats_a_value(scripted: Scripted, body: dict[str,
     assert MARK not in json.dumps(error)
 
 
+@pytest.mark.parametrize(
+    ("told", "param"),
+    [
+        (MARK, None),
+        (f"{MARK} 1000000", None),
+        ("['1000000']", None),
+        ("", None),
+        (7, None),
+        ("logit_bias", "logit_bias"),
+        ("messages[0].content", "messages[0].content"),
+        ("messages.0.content", "messages.0.content"),
+    ],
+)
+@pytest.mark.parametrize("is_inside_stream", [False, True])
+def test_vllm_12886_a_workers_param_is_told_only_where_it_is_a_field(
+    scripted: Scripted, told: object, param: str | None, is_inside_stream: bool
+) -> None:
+    """There the server wrote the value itself into ``param``; ours may stand in front of such a one."""
+    problem = {"message": "It is refused.", "type": "invalid_request_error", "param": told, "code": 400}
+    if is_inside_stream:
+        scripted.upstream.plays(events(chunk("some"), {"error": problem}))
+        error = scripted.stream(logit_bias={"5": 1})[-2]["error"]
+    else:
+        scripted.upstream.plays(Script([orjson.dumps({"error": problem})], status=400, content_type=JSON))
+        error = error_of(scripted.post(stream=True, logit_bias={"5": 1}), 400)
+    assert (error["message"], error["param"]) == ("It is refused.", param)
+    assert MARK not in json.dumps(error)
+
+
 @pytest.mark.parametrize("prompt", [[], [[]], {"a": 1}, [1, "a"], [-1], [True], 7])
 def test_vllm_12886_a_prompt_that_is_none_is_named(scripted: Scripted, prompt: object) -> None:
     assert error_of(scripted.post(COMPLETIONS, prompt=prompt), 400)["param"].startswith("prompt")
@@ -292,10 +321,12 @@ def test_ai_gateway_827_one_byte_over_the_limit_is_a_413(scripted: Scripted, is_
     assert scripted.upstream.received == []
 
 
-def test_litellm_26987_health_asks_no_model(scripted: Scripted) -> None:
-    for path in ("/health", "/livez", "/readyz", "/metrics", "/v1/models"):
+def test_litellm_26987_health_asks_no_model_however_often_it_is_polled(scripted: Scripted) -> None:
+    for path in ("/health", "/livez", "/readyz", "/metrics", "/v1/models") * 10:
         assert scripted.client.get(path).status_code == 200
     assert scripted.upstream.received == []
+    # What its worker hears of it are the probes, which come at their own pace.
+    assert set(scripted.upstream.paths) <= {"/readyz", "/v1/models"}
 
 
 def test_unknown_fields_reach_the_worker_unchanged(scripted: Scripted) -> None:

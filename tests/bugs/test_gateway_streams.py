@@ -164,6 +164,21 @@ def _joined(sent: list[Any], path: str) -> str:
     return "".join(choice["text"] for each in sent[:-1] for choice in each["choices"])
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
+def test_httpx_sse_34_a_line_separator_inside_a_string_splits_no_event(
+    scripted: Scripted, separator: str
+) -> None:
+    content = events(chunk(f"a{separator}b"), chunk(separator), chunk(finish="stop"))
+    assert content.count(separator.encode()) == 2  # as it is, and not as an escape
+    scripted.upstream.plays(content)
+    sent = scripted.stream()
+    assert [event["choices"][0]["delta"].get("content") for event in sent[:2]] == [
+        f"a{separator}b",
+        separator,
+    ]
+    assert len(sent) == 4
+
+
 def test_aibrix_2653_one_event_over_two_reads_is_one_event(scripted: Scripted) -> None:
     content = events(chunk("first"), chunk("second"), chunk(finish="stop"))
     middle = content.index(b"second")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.passages import FERRY, QUESTION, WANTED, found
 from tests.servers.gateway import Scripted
-from tests.servers.upstream import MODEL
+from tests.servers.upstream import MODEL, Script, whole
 
 
 def prune(scripted: Scripted, documents: list[Any], **body: Any) -> dict[str, Any]:
@@ -80,3 +80,35 @@ def test_pgedge_rag_server_9_a_question_that_nothing_is_about_has_no_theme(scrip
     assert answer["theme"] is None
     assert len(answer["documents"]) <= 2
     assert answer["note"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "港口拖船由两个氢燃料电池驱动，于2019年下水。",
+        "このタグボートは水素燃料電池で動きます。𠮷野家の前から出ます。",
+        "한국어 문장입니다. Ｆｕｌｌｗｉｄｔｈ　ｔｅｘｔ 👩‍🚀",
+    ],
+)
+def test_llmlingua_4_63_other_scripts_reach_the_worker_as_they_were_sent(
+    scripted: Scripted, text: str
+) -> None:
+    scripted.upstream.plays(Script([whole("ok")], content_type="application/json"))
+    answer = scripted.post(documents=[{"text": text, "id": "foreign"}, *found()])
+    assert answer.status_code == 200
+    verdict = answer.json()["gravity"]["documents"][0]
+    assert (verdict["id"], verdict["kept"]) == ("foreign", True)
+    sent = scripted.upstream.received[0][1]["messages"]
+    assert text in "".join(message["content"] for message in sent)
+
+
+@pytest.mark.parametrize("documents", [[], [""], [{"text": " \n"}, {"title": "A title alone", "text": ""}]])
+def test_langchain4j_770_documents_that_are_none_are_served_without_context(
+    scripted: Scripted, documents: list[Any]
+) -> None:
+    """langchain#5304 too: an empty document."""
+    scripted.upstream.plays(Script([whole("ok")], content_type="application/json"))
+    answer = scripted.post(documents=documents)
+    assert answer.status_code == 200
+    assert [each["reason"] for each in answer.json()["gravity"]["documents"]] == ["empty"] * len(documents)
+    assert [message["role"] for message in scripted.upstream.received[0][1]["messages"]] == ["user"]

@@ -75,7 +75,7 @@ def test_health_tells_people_how_everything_is(scripted: Scripted) -> None:
     assert (worker["name"], worker["level"], worker["is_ready"]) == (scripted.upstream.url, "native", True)
 
 
-def test_litellm_39136_made_up_names_add_no_series(scripted: Scripted) -> None:
+def test_litellm_39136_made_up_names_of_every_kind_add_no_series(scripted: Scripted) -> None:
     scripted.upstream.plays(Script([whole("ok")], content_type="application/json"))
 
     def provoke(name: str) -> None:
@@ -90,7 +90,7 @@ def test_litellm_39136_made_up_names_add_no_series(scripted: Scripted) -> None:
 
     provoke("first")
     before = series_of(scripted)
-    for number in range(100):
+    for number in range(20):
         provoke(f"made-up-{number}")
     assert series_of(scripted) == before
     assert not any("made-up" in line for line in before)

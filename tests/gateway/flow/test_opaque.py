@@ -114,9 +114,9 @@ def test_a_refusal_that_names_nothing_is_tried_once_without_our_own_fields(forei
 
 def test_a_clients_own_mistake_is_told_and_nothing_is_learned_from_it(foreign: Foreign) -> None:
     foreign.upstream.plays(refused("bad seed", "seed"), refused("bad seed", "seed"), OK)
-    response = foreign.ask()
+    response = foreign.ask(seed=7)
     assert (response.status_code, response.json()["error"]["param"]) == (400, "seed")
-    foreign.ask()
+    foreign.ask(seed=7)
     assert ["logprobs" in body for body in foreign.sent] == [True, False, True]
 
 

@@ -63,8 +63,9 @@ def test_special_tokens_add_nothing_even_inside_a_character(vocabulary: Vocabula
     assert "".join(assemble(vocabulary, [special, first, special, last, special])[0]) == "🙂"
 
 
-def test_a_stop_string_over_four_tokens_does_not_leak(vocabulary: Vocabulary, tokenizer: Any) -> None:
-    # vllm#3574
+def test_vllm_3574_a_stop_string_over_four_tokens_does_not_leak(
+    vocabulary: Vocabulary, tokenizer: Any
+) -> None:
     ids = tokenizer.convert_tokens_to_ids(["ABC", "DEF", "G", "HI", "J", "K"])
     assert not vocabulary.special_ids & set(ids)
     pieces, is_stopped = assemble(vocabulary, ids, ["DEFGHIJ"])
