@@ -1,15 +1,22 @@
-"""``python -m gateway.bench``: measure the gateway against what its users would run instead."""
+"""``python -m gateway.bench``: measure the gateway and the worker against what one would run instead."""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gateway.errors import CommandError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gateway.bench.environments import Package
 
 Python = Annotated[
     Path | None, typer.Option(help="An interpreter that has it; default: as --install left it.")
@@ -39,14 +46,11 @@ def gateway(
     from gateway.bench.measure import Rivals, measure
     from gateway.bench.report import print_report, report_of
     from gateway.bench.targets import PACKAGES
-    from gateway.bench.targets import install as install_package
     from gateway.stack.signals import until_signal
 
     console = Console(stderr=True)
     if install:
-        for name in PACKAGES:
-            console.print(f"installing {name}")
-            install_package(name)
+        _install(PACKAGES, console)
     plan = QUICK if quick else Plan()
     rivals = Rivals(litellm_python, vllm_router_python)
     result = asyncio.run(until_signal(measure(plan, rivals, lambda said: console.print(said, style="dim"))))
@@ -54,6 +58,65 @@ def gateway(
     if json is not None:
         json.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2))
     print_report(report, Console(width=None if sys.stdout.isatty() else WIDTH))
+
+
+@app.command()
+def serve(
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    clients: Annotated[int, typer.Option(help="A closed loop of so many.")] = 8,
+    rate: Annotated[float | None, typer.Option(help="Requests a second, Poisson, not in a loop.")] = None,
+    mix: Annotated[str, typer.Option(help="Shares of the kinds.")] = "short=1,json=1,rag=1,open=1",
+    requests: Annotated[int, typer.Option(min=1, help="In each block.")] = 16,
+    blocks: Annotated[int, typer.Option(min=1)] = 5,
+    seed: int = 0,
+    threads: Annotated[int, typer.Option(min=1, help="For the matrices, of every engine.")] = 1,
+    rivals: Annotated[str, typer.Option(help="Names, or nothing.")] = "transformers-cb,llama.cpp,vllm",
+    install: Annotated[
+        bool, typer.Option("--install", help="First put llama.cpp and vLLM into environments of their own.")
+    ] = False,
+) -> None:
+    """Compare our worker over HTTP with other engines on the same prompts."""
+    import orjson
+    from rich.console import Console
+
+    from gateway.bench.serve.arrivals import Arrivals
+    from gateway.bench.serve.engines import PACKAGES, RIVALS, Setting
+    from gateway.bench.serve.measure import ServePlan
+    from gateway.bench.serve.measure import serve as serve_all
+    from gateway.bench.serve.mix import parse_shares
+    from gateway.bench.serve.report import print_report, report_of
+    from gateway.stack.signals import until_signal
+
+    console = Console(stderr=True)
+    names = tuple(name for name in rivals.split(",") if name)
+    if unknown := set(names) - set(RIVALS):
+        raise CommandError(f"--rivals {', '.join(unknown)}: they are {', '.join(RIVALS)}")
+    if install:
+        _install(PACKAGES, console)
+    setting = Setting(_bundled_model(), threads, clients)
+    plan = ServePlan(setting, parse_shares(mix), Arrivals(clients, rate), requests, blocks, seed, names)
+    served = asyncio.run(until_signal(serve_all(plan, lambda said: console.print(said, style="dim"))))
+    report = report_of(served, plan)
+    if json is not None:
+        json.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    print_report(report, Console(width=None if sys.stdout.isatty() else WIDTH))
+
+
+def _install(packages: Sequence[Package], console: Console) -> None:
+    from gateway.bench.environments import install as install_package
+
+    for package in packages:
+        console.print(f"installing {package.name}")
+        install_package(package)
+
+
+def _bundled_model() -> Path:
+    """Return the bundled model's folder. A process of the worker's finds it: the gateway knows none."""
+    found = "from worker.models import BUNDLED_MODEL, resolve_model; print(resolve_model(BUNDLED_MODEL))"
+    done = subprocess.run([sys.executable, "-c", found], check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise CommandError(f"the bundled model is missing: {done.stderr.strip()[-500:]}")
+    return Path(done.stdout.strip().splitlines()[-1])
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from gateway.bench.cells import KIB, Cell, Plan
+from gateway.bench.environments import find_python
 from gateway.bench.figures import DIRECT, Sample, Samples, sample_of
 from gateway.bench.load import Measured, Run
 from gateway.bench.loader import Loader, loading
@@ -26,7 +27,6 @@ from gateway.bench.targets import (
     VLLM_ROUTER,
     Surroundings,
     Target,
-    find_python,
     gateway_target,
     litellm_target,
     vllm_router_target,

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import venv
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.bench.environments import Package
 from gateway.bench.upstream import MODEL
-from gateway.errors import CommandError
 from gateway.stack.child import Command
 from gateway.stack.ports import LOOPBACK, free_port
 
 GATEWAY, LITELLM, VLLM_ROUTER = "gateway", "litellm", "vllm-router"
-INSTALL_S = 1_800.0
-PACKAGES = {LITELLM: "litellm[proxy]", VLLM_ROUTER: "vllm-router"}
+PACKAGES = (
+    Package(LITELLM, "litellm[proxy]", "bin/litellm"),
+    Package(VLLM_ROUTER, "vllm-router", "bin/vllm-router"),
+)
 _TASK = """\
 task_type: default
 description: Measures the gateway alone.
@@ -88,36 +88,6 @@ def vllm_router_target(python: Path, around: Surroundings) -> Target:
     options = ("--worker-urls", around.upstream_url, "--host", LOOPBACK, "--port", str(port))
     more = ("--policy", "round_robin", "--prometheus-port", str(free_port()), "--log-level", "error")
     return Target(VLLM_ROUTER, Command(VLLM_ROUTER, (_program(python, VLLM_ROUTER), *options, *more)), port)
-
-
-def find_python(name: str, given: Path | None) -> Path | None:
-    """Return the interpreter that has the package: as given, else of the folder that --install fills."""
-    if given is not None:
-        if not given.exists():
-            raise CommandError(f"{given} is not there")
-        return given
-    python = _venv(name) / "bin" / "python"
-    return python if python.exists() else None
-
-
-def install(name: str) -> None:
-    """Make a virtual environment for the package where there is none. Raises CommandError."""
-    folder = _venv(name)
-    if (folder / "bin" / name).exists():
-        return
-    venv.create(folder, with_pip=True, clear=True)
-    command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", PACKAGES[name]]
-    try:
-        installed = subprocess.run(command, check=False, capture_output=True, text=True, timeout=INSTALL_S)
-    except subprocess.TimeoutExpired:
-        raise CommandError(f"{PACKAGES[name]} was not installed within {INSTALL_S:.0f} s") from None
-    if installed.returncode:
-        raise CommandError(f"{PACKAGES[name]} cannot be installed: {installed.stderr.strip()[-500:]}")
-
-
-def _venv(name: str) -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("NG_CACHE_DIR") or Path(base) / "narrative-gravity") / "bench" / name
 
 
 def _program(python: Path, name: str) -> str:

@@ -12,10 +12,11 @@ import orjson
 import pytest
 
 from gateway.bench.cells import LONG_STREAM, PLAIN, SHORT_STREAM
+from gateway.bench.environments import find_python
 from gateway.bench.figures import DIRECT, Sample, Samples, cell_figures, chunk_us, cpu_ratio, sample_of
 from gateway.bench.load import Measured, Run, request_bytes
 from gateway.bench.measure import require_all
-from gateway.bench.targets import GATEWAY, LITELLM, find_python
+from gateway.bench.targets import GATEWAY, LITELLM
 from gateway.bench.usage import Usage
 from gateway.errors import CommandError
 
