@@ -32,7 +32,8 @@ GatewayError                     status  type                    code
     ├── RateLimitExceeded        429     rate_limit_error        rate_limit_exceeded
     ├── InternalError            500     server_error            internal_error
     ├── UpstreamError            502     server_error            upstream_error
-    │   └── WorkerUnreachable    502     server_error            upstream_error
+    │   ├── WorkerUnreachable    502     server_error            upstream_error
+    │   └── UpstreamDenied       502     server_error            upstream_error
     ├── Unavailable              503     server_error            unavailable
     │   ├── NoWorkers            503     server_error            no_workers
     │   ├── ShuttingDown         503     server_error            shutting_down
@@ -299,6 +300,14 @@ class UpstreamError(RequestError):
 
 class WorkerUnreachable(UpstreamError):
     """No connection to the worker could be made at all."""
+
+
+class UpstreamDenied(UpstreamError):
+    """A worker refused with a 4xx that its client cannot mend, such as for a key of ours.
+
+    It may be about this one request, so it says nothing about the worker's health; what is wrong with every
+    request is found by the probes.
+    """
 
 
 class Unavailable(RequestError):

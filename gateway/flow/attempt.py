@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gateway.errors import UpstreamError, UpstreamTimeout, WorkerUnreachable
+from gateway.errors import UpstreamDenied, UpstreamError, UpstreamTimeout, WorkerUnreachable
 from gateway.flow.estimate import TurnEstimate
 from gateway.flow.turn import Turn
 from gateway.pool.breaker import Verdict
@@ -78,4 +78,6 @@ class Attempt:
 
 def verdict_of(error: BaseException) -> Verdict:
     """4xx, 429 and 503 say nothing about a worker's health (sglang#25811)."""
+    if isinstance(error, UpstreamDenied):
+        return "neutral"
     return "failure" if isinstance(error, UpstreamError | UpstreamTimeout) else "neutral"

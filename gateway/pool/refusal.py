@@ -13,6 +13,7 @@ from gateway.errors import (
     QueueFull,
     RequestError,
     RequestTooLarge,
+    UpstreamDenied,
     UpstreamError,
     UpstreamRejected,
     UpstreamTimeout,
@@ -54,7 +55,7 @@ def _translate(status: int, error: Mapping[str, Any], retry_after_s: float | Non
             return UpstreamTimeout()
         case 400 | 404 | 409 | 422:
             return _rejected(404 if status == 404 else 400, error)
-    return UpstreamError()
+    return UpstreamDenied() if 400 <= status < 500 else UpstreamError()
 
 
 def _rejected(status: int, error: Mapping[str, Any]) -> UpstreamRejected:

@@ -280,6 +280,22 @@ def test_sglang_25811_over_long_prompts_in_a_row_leave_the_breaker_closed(
     assert statuses == [400] * 5 + [200]
 
 
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 415, 422, 429, 451, 503])
+def test_sglang_25811_no_4xx_of_a_worker_opens_its_breaker(
+    start_gateway: StartGateway, scripted: Scripted, status: int
+) -> None:
+    """The whole kind: what one client's requests are refused for must not take the worker from the others."""
+    scripted.upstream.plays(
+        *[Script([b'{"error": {"message": "no"}}'], status=status, content_type=JSON)] * 5,
+        Script([whole("served")], content_type=JSON),
+    )
+    gateway = start_gateway(scripted.upstream.url, breaker_failures=1)
+    statuses = [httpx.post(gateway.url + CHAT, json=PLAIN[CHAT]).status_code for _ in range(6)]
+    assert statuses[5] == 200
+    assert len(set(statuses[:5])) == 1
+    assert statuses[0] >= 400
+
+
 def test_llm_d_router_1735_no_worker_at_all_is_a_503(start_gateway: StartGateway) -> None:
     gateway = start_gateway(wait=False)
     response = httpx.post(gateway.url + CHAT, json=PLAIN[CHAT])
