@@ -35,6 +35,8 @@ WORKER_SETTINGS = {
     "NG_WORKER_THREADS": "1",
     "NG_WORKER_MAX_CONTEXT": str(MAX_CONTEXT),
     "NG_WORKER_MAX_BATCH": "16",
+    # Full within the warm-up: what fills slowly up to its bound looks like a leak.
+    "NG_WORKER_PREFIX_CACHE_TOKENS": "1024",
     "NG_WORKER_WRITE_TIMEOUT_S": "10",
 }
 GATEWAY_SETTINGS = {
