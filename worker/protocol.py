@@ -155,6 +155,21 @@ class TemperatureControls(WireModel):
         return self
 
 
+class SpeculationControls(WireModel):
+    """Prompt lookup: tokens that followed the same words before are checked together, several in a step.
+
+    A drafted token is emitted only where the request's own random number picks it, so no text changes.
+    """
+
+    mode: Literal["off", "fixed", "entropy"] = "off"
+    """fixed: ``max_draft`` tokens wherever the text's end was seen before. entropy: as many as their chance
+    (of the match, H and what came true lately) is worth, shared out over the batch."""
+    max_draft: Annotated[int, Field(ge=1, le=64)] = 8
+    """Tokens drafted in one step; the worker may allow fewer."""
+    min_match: Annotated[int, Field(ge=1, le=4)] = 1
+    """Tokens of the text's end that must have been seen before."""
+
+
 class Calibration(WireModel):
     """Where s_low and s_high were measured; H moves with both."""
 
@@ -180,6 +195,8 @@ class DecodeControls(WireModel):
     entropy_temperature: Annotated[float, Field(gt=0.0, le=10.0)] | None = None
     """T_cal: the controllers read H(softmax(z / T_cal)); the sampler keeps z."""
     calibration: Calibration | None = None
+    speculation: SpeculationControls | None = None
+    """None: each step gives one token."""
     bucket: Annotated[int, Field(ge=0, le=63)] | None = None
     trace: TraceControls | None = None
 
@@ -208,6 +225,8 @@ class TurnSummary(WireModel):
     """d tau / dC: what was resolved for what was computed."""
     cached_prompt_tokens: int = 0
     """Tokens of the prompt that others had computed."""
+    num_accepted_drafts: int = 0
+    """Tokens that had been drafted: as many passes through the weights were spared."""
     seed: int | None = None
     """The seed in force: the request's, or the one that the worker drew for it."""
 
@@ -237,6 +256,7 @@ class StepRecord:
     bucket: int
     """-1 where the request has none."""
     accepted_draft: int
+    """1 where the token was drafted and is the one that was drawn, else 0."""
     engine_step: int
     batch_size: int
     entropy_half_width_nats: float = 0.0

@@ -49,6 +49,8 @@ class WorkerSettings(BaseSettings):
     """What all running sequences may hold together, at least one full context; by default all of theirs."""
     prefix_cache_tokens: Annotated[int, Field(ge=0)] = 16_384
     """What is kept of prompts' beginnings for requests that begin alike; 0 keeps nothing."""
+    max_draft: Annotated[int, Field(ge=0, le=64)] = 16
+    """Tokens that are drafted for one sequence in one step, where it asks for speculation; 0 drafts none."""
     max_waiting: Annotated[int, Field(ge=0)] = 512
     """Sequences that may wait beyond ``max_batch``; more are refused with 429."""
     max_body_bytes: Count = 16 * MIB

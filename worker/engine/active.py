@@ -9,6 +9,7 @@ from worker.decode.controller import DecodeState
 from worker.engine.batch import Piece
 from worker.engine.prefix import extend_digests
 from worker.engine.request import EngineEvent, GenerationRequest
+from worker.engine.speculation.drafter import Drafter
 
 FALL_HISTORY = 0.7
 """Weight of the past in the mean fall of H."""
@@ -41,6 +42,8 @@ class ActiveRequest:
     mean_fall_nats: float = 0.0
     """The smoothed fall of H from step to step: what it resolves now."""
     last_entropy_nats: float | None = None
+    drafter: Drafter | None = None
+    """None where nothing is drafted."""
 
     def __post_init__(self) -> None:
         self.token_ids = list(self.request.prompt_ids)

@@ -47,6 +47,8 @@ class EngineSettings:
     """What all running requests may hold together; by default ``max_batch`` full contexts."""
     prefix_tokens: int = 16_384
     """What is kept of beginnings that others may share; 0 keeps nothing."""
+    max_draft: int = 16
+    """The most that is drafted for a request in one step; 0 drafts nothing, whatever is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,9 @@ class EngineLoop:
         self._loaded = loaded
         self.settings = settings
         decider = Decider(loaded.vocabulary, loaded.model.output_embedding)
-        options = EngineOptions(settings.prefill_chunk, settings.policy, settings.kv_tokens)
+        options = EngineOptions(
+            settings.prefill_chunk, settings.policy, settings.kv_tokens, settings.max_draft
+        )
         self._engine = Engine(loaded.model, decider, loaded.eos_ids, options)
         self._commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)

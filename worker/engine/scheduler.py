@@ -21,9 +21,10 @@ class StepPlan:
     pieces: tuple[Piece, ...]
 
     @property
-    def sampled(self) -> list[ActiveRequest]:
+    def sampled(self) -> list[tuple[ActiveRequest, Piece]]:
         """Those that get a token in this step, in the order of the logits."""
-        return [active for active, piece in zip(self.active, self.pieces, strict=True) if piece.num_logits]
+        pairs = zip(self.active, self.pieces, strict=True)
+        return [(active, piece) for active, piece in pairs if piece.num_logits]
 
 
 class Scheduler:

@@ -114,6 +114,8 @@ class _Levels(Collector):
         yield _gauge("ng_worker_kv_tokens_limit", "Cache positions there are.", stats.kv_total)
         yield _counter("ng_worker_engine_steps", "Decoding steps.", stats.steps)
         yield _counter("ng_worker_engine_tokens", "Tokens sampled.", stats.tokens)
+        yield _counter("ng_worker_draft_tokens", "Tokens checked before they were known.", stats.drafted)
+        yield _counter("ng_worker_draft_tokens_accepted", "Of these, those that came.", stats.accepted)
         yield _counter("ng_worker_preemptions", "Sequences put out for want of memory.", stats.preemptions)
         yield _gauge("ng_worker_prefix_blocks_used", "Kept blocks of 16 tokens.", stats.prefix_blocks)
         yield _gauge("ng_worker_prefix_blocks_limit", "Blocks that can be kept.", stats.prefix_blocks_total)

@@ -40,6 +40,7 @@ def serve(settings: WorkerSettings, model_folder: Path) -> int:
                 policy=settings.scheduler,
                 kv_tokens=settings.kv_tokens,
                 prefix_tokens=settings.prefix_cache_tokens,
+                max_draft=settings.max_draft,
             )
         )
     except (ModelRefusedError, UnsupportedArchitectureError) as error:

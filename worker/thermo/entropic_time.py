@@ -71,4 +71,5 @@ def summarise(records: Sequence[StepRecord]) -> TurnSummary:
         entropic_time_nats=entropic_time(entropies),
         net_drop_nats=net_drop(entropies),
         envelope_nats=envelope(entropies),
+        num_accepted_drafts=sum(record.accepted_draft for record in records),
     )

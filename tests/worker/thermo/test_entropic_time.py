@@ -70,6 +70,7 @@ def test_a_turn_is_summed_up() -> None:
             "cost_gmac": 0.0,
             "nats_per_gmac": 0.0,
             "cached_prompt_tokens": 0,
+            "num_accepted_drafts": 0,
         }
     )
 

@@ -1,0 +1,95 @@
+"""How long a draft becomes: chances, prices, and what they make of a batch."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from worker.engine.speculation.budget import StepPrice, share_out
+from worker.engine.speculation.chance import ChanceModel, Evidence
+from worker.engine.speculation.drafter import Drafter
+from worker.engine.speculation.lookup import Match
+from worker.protocol import SpeculationControls
+
+EVEN = ChanceModel(
+    base=0.0, per_log_match=0.0, per_agreement=0.0, per_nat=0.0, per_discord=0.0, per_log_seen=0.0
+)
+"""Every token is as likely right as wrong."""
+
+
+def test_chances_multiply_along_a_draft() -> None:
+    evidence = Evidence(Match(follows=5, num_tokens=3), entropy_nats=1.0, agreement=0.5)
+    assert EVEN.chances(evidence, 3) == (0.5, 0.25, 0.125)
+
+
+def test_each_signal_moves_the_chance_of_the_first_token_its_way() -> None:
+    model = ChanceModel()
+
+    def first(match: Match, entropy_nats: float = 0.5, agreement: float = 0.5) -> float:
+        return model.chances(Evidence(match, entropy_nats, agreement), 1)[0]
+
+    usual = first(Match(9, 2, 4, 3))
+    assert first(Match(9, 8, 4, 3)) > usual, "a longer match"
+    assert first(Match(9, 2, 4, 4)) > usual, "places that agree"
+    assert first(Match(9, 2, 4, 3), agreement=0.9) > usual, "drafts that came true"
+    assert first(Match(9, 2, 4, 3), entropy_nats=3.0) < usual, "an unsure step"
+
+
+def test_a_row_is_taken_where_it_makes_a_token_cheaper() -> None:
+    # One row and nine for the weights give one token: 10 a token. Another row at 0.1 gives 11 / 1.1 = 10.
+    price = StepPrice(fixed_rows=9.0)
+    assert not price.is_worth(0.099, num_rows=1, expected_tokens=1.0)
+    assert price.is_worth(0.101, num_rows=1, expected_tokens=1.0)
+
+
+def test_the_likeliest_tokens_of_a_batch_get_the_rows() -> None:
+    chances = [(0.9, 0.8, 0.7), (), (0.85, 0.2), (0.3,)]
+    assert share_out(chances, num_rows=4, max_rows=3, price=StepPrice(9.0)) == [2, 0, 1, 0]
+    # 13 rows for 4 tokens: 3.25 a token, so 0.31 is needed, and more with every row that was likely.
+    assert share_out(chances, num_rows=4, max_rows=99, price=StepPrice(9.0)) == [3, 0, 1, 0]
+
+
+def test_a_full_batch_drafts_only_what_is_nearly_sure() -> None:
+    # 32 rows and 9 for the weights give 32 tokens: 0.78 is needed.
+    assert share_out([(0.77,)] * 32, 32, 99, StepPrice(9.0)) == [0] * 32
+    assert share_out([(0.95,), *[(0.5,)] * 31], 32, 99, StepPrice(9.0)) == [1, *[0] * 31]
+
+
+@pytest.mark.parametrize("num_rows", [1, 3, 8])
+def test_no_other_share_gives_cheaper_tokens(num_rows: int) -> None:
+    chances = [(0.9, 0.5, 0.2), (0.6, 0.3), (0.15,)]
+
+    def cost(lengths: tuple[int, ...]) -> float:
+        tokens = num_rows + sum(sum(each[:n]) for each, n in zip(chances, lengths, strict=True))
+        return (9.0 + num_rows + sum(lengths)) / tokens
+
+    best = min(itertools.product(range(4), range(3), range(2)), key=cost)
+    assert tuple(share_out(chances, num_rows, 99, StepPrice(9.0))) == best
+
+
+def test_a_draft_that_reaches_the_end_of_the_text_goes_round() -> None:
+    drafter = Drafter(SpeculationControls(mode="fixed", max_draft=5), EVEN)
+    draft = drafter.propose([4, 1, 2, 1, 2], 0.5, max_tokens=99)
+    assert draft.token_ids == (1, 2, 1, 2, 1)
+    assert len(draft.chances) == 5
+
+
+def test_a_draft_is_no_longer_than_there_is_room_for() -> None:
+    drafter = Drafter(SpeculationControls(mode="fixed", max_draft=5), EVEN)
+    assert drafter.propose([4, 1, 2, 1, 2], 0.5, max_tokens=2).token_ids == (1, 2)
+    assert drafter.propose([4, 1, 2, 1, 2], 0.5, max_tokens=0).token_ids == ()
+
+
+def test_what_came_true_counts_also_where_nothing_was_drafted() -> None:
+    only_agreement = ChanceModel(0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+    drafter = Drafter(SpeculationControls(mode="entropy", max_draft=1), only_agreement)
+    text = [1, 2, 3, 1]
+    before = drafter.propose(text, 0.5, 0)
+    assert before.chances == ()
+    drafter.observe([2])  # as the look-up foresaw: 0.5 + 0.2 * (1 - 0.5)
+    assert drafter.propose([*text, 2], 0.5, 1).chances[0] == pytest.approx(
+        0.6457, abs=1e-4
+    )  # 1 / (1 + e^-0.6)
+    drafter.observe([9])
+    assert drafter.propose([*text, 2, 9, 1], 0.5, 1).chances[0] == pytest.approx(0.6177, abs=1e-4)  # e^-0.48
