@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import torch
@@ -152,7 +152,7 @@ class Decoder:
         precision = self._precision(layout.num_tokens)
         rotary = precision.rotary.at(layout.positions)
         written = layout.slots * self._store.slot_tokens + layout.positions
-        cached = [(each, *self._store.read(each.slots, each.kv_length)) for each in layout.segments]
+        cached = [self._cached(each, precision.weights.dtype) for each in layout.segments]
         is_mixed = precision.weights.dtype != self._store.dtype
 
         residual = F.embedding(layout.token_ids, self._embedding).float()
@@ -162,7 +162,7 @@ class Decoder:
             self._rotate_(fused, layer, rotary)
             stored = fused.to(self._store.dtype) if is_mixed else fused
             self._store.rows[index].index_copy_(0, written, stored[:, self._first_key :])
-            attended = self._attend(stored, index, cached)
+            attended = self._attend(fused, stored, index, cached)
             residual.add_(layer.attention_output(attended.to(fused.dtype) if is_mixed else attended))
             residual.add_(layer.down(_gated(layer.gate_up(residual, normed))))
 
@@ -193,23 +193,33 @@ class Decoder:
             keys.copy_(F.rms_norm(keys, (shape.head_dim,), layer.key_norm, shape.norm_eps))
         rotary.rotate_(heads[:, : shape.num_heads + shape.num_kv_heads])
 
-    def _attend(self, stored: Tensor, index: int, cached: Sequence[CachedSegment]) -> Tensor:
-        """Return [tokens, heads * head_dim] of layer ``index``, a kernel call for each segment."""
-        shape = self._architecture
-        queries = stored[:, : self._first_key].view(-1, shape.num_heads, shape.head_dim)
-        if len(cached) == 1:  # by far the most steps; spares a view a layer
-            return self._attend_segment(queries, index, cached[0])
-        return torch.cat([self._attend_segment(queries[each[0].rows], index, each) for each in cached])
+    def _cached(self, segment: Segment, dtype: torch.dtype) -> CachedSegment:
+        keys, values = self._store.read(segment.slots, segment.kv_length)
+        if segment.is_chunk and segment.mask is not None:
+            segment = replace(segment, mask=segment.mask.to(dtype))
+        return segment, keys, values
 
-    def _attend_segment(self, queries: Tensor, index: int, cached: CachedSegment) -> Tensor:
+    def _attend(self, fused: Tensor, stored: Tensor, index: int, cached: Sequence[CachedSegment]) -> Tensor:
+        """Return [tokens, heads * head_dim] of layer ``index``, a kernel call for each segment."""
+        parts = [self._attend_segment(fused if each[0].is_chunk else stored, index, each) for each in cached]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _attend_segment(self, fused: Tensor, index: int, cached: CachedSegment) -> Tensor:
+        """Attend in the dtype of ``fused``.
+
+        A chunk is bound by multiplying, as its products are, and comes in the weights' dtype. A single token
+        is bound by reading keys and values, and comes in the dtype that they are stored in.
+        """
         segment, keys, values = cached
+        shape = self._architecture
+        rows = fused[segment.rows, : self._first_key]
         attended = F.scaled_dot_product_attention(
-            segment.as_sequences(queries),
-            keys[index],
-            values[index],
+            segment.as_sequences(rows.view(-1, shape.num_heads, shape.head_dim)),
+            keys[index].to(fused.dtype),
+            values[index].to(fused.dtype),
             attn_mask=segment.mask,
             is_causal=segment.is_causal,
-            enable_gqa=self._architecture.num_heads != self._architecture.num_kv_heads,
+            enable_gqa=shape.num_heads != shape.num_kv_heads,
         )
         return segment.as_rows(attended)
 
