@@ -11,7 +11,14 @@ from gateway.errors import InvalidRequest
 from gateway.store.document import TaskDocument
 from gateway.store.editing import nulls_of_no_field
 from gateway.store.lineage import laid_over
-from worker.protocol import Calibration, DecodeControls, GravityControls, TemperatureControls, TraceControls
+from worker.protocol import (
+    Calibration,
+    DecodeControls,
+    GravityControls,
+    SpeculationControls,
+    TemperatureControls,
+    TraceControls,
+)
 
 _MAX_WORD_LENGTH = 100
 
@@ -42,13 +49,14 @@ def build_controls(task: TaskDocument, theme: Iterable[str], trace: TraceControl
         gravity=_gravity(task, theme),
         temperature=None if is_steady else task.temperature,
         calibration=_calibration(task),
+        speculation=_speculation(task),
         trace=trace,
     )
 
 
-def plain_controls(trace: TraceControls) -> DecodeControls:
+def plain_controls(task: TaskDocument, trace: TraceControls) -> DecodeControls:
     """Return controls that steer nothing: the steps are measured and written all the same."""
-    return DecodeControls(trace=trace)
+    return DecodeControls(speculation=_speculation(task), trace=trace)
 
 
 def calibration_warnings(task: TaskDocument, model: str, temperature: float) -> tuple[str, ...]:
@@ -91,6 +99,10 @@ def _gravity(task: TaskDocument, theme: Iterable[str]) -> GravityControls | None
         drift=section.drift,
         repetition_brake=section.repetition_brake,
     )
+
+
+def _speculation(task: TaskDocument) -> SpeculationControls | None:
+    return None if task.speculation.mode == "off" else task.speculation
 
 
 def _calibration(task: TaskDocument) -> Calibration | None:

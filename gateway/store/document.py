@@ -13,6 +13,7 @@ from worker.protocol import (
     DriftFeedback,
     GravityStage,
     Probability,
+    SpeculationControls,
     Steps,
     TemperatureControls,
     ThemeVector,
@@ -139,6 +140,7 @@ class TaskDocument(ConfigModel):
     calibration: CalibrationSection | None = None
     buckets: BucketSection = BucketSection()
     opaque: OpaqueSection = OpaqueSection()
+    speculation: SpeculationControls = SpeculationControls()
 
 
 MetricName = Annotated[str, Field(pattern=r"^(feedback:)?[a-z][a-z0-9_]{0,63}$")]

@@ -15,7 +15,7 @@ from gateway.flow.turn import Assignment, Turn
 from gateway.settings import GatewaySettings, TextRetention
 from gateway.store.document import TaskDocument
 from tests.gateway.flow.conftest import MakeTurn
-from worker.protocol import AdaptiveControls
+from worker.protocol import AdaptiveControls, SpeculationControls
 
 DEPS = cast(Deps, SimpleNamespace(settings=GatewaySettings()))
 DOCUMENTS = (Document("a", "Alpha text.", "Alpha"), Document("b", "Beta text."), Document("c", "Gamma text."))
@@ -230,3 +230,15 @@ async def test_the_worker_writes_token_ids_only_where_the_text_may_be_kept(
     turn = await shape(make_turn(assignment=Assignment(gravity=gravity)), deps)
     assert turn.controls.trace is not None
     assert turn.controls.trace.has_tokens is has_tokens
+
+
+@pytest.mark.parametrize("has_gravity", [True, False])
+async def test_speculation_goes_to_the_worker_where_a_task_turns_it_on(
+    make_turn: MakeTurn, has_gravity: bool
+) -> None:
+    # It changes no text, so an arm without gravity keeps it: the arms' latencies stay comparable.
+    assignment = Assignment(lane="a", gravity=has_gravity)
+    on = await shaped(make_turn(task=task(speculation={"mode": "entropy"}), assignment=assignment))
+    assert on.controls.speculation == SpeculationControls(mode="entropy", max_draft=8, min_match=1)
+    off = await shaped(make_turn(task=task(), assignment=assignment))
+    assert off.controls.speculation is None

@@ -116,3 +116,10 @@ def test_an_experiment_that_cannot_be_run_is_rejected(changes: dict[str, Any]) -
     assert ExperimentDocument.model_validate(experiment()).coverage == 1.0
     with pytest.raises(ValidationError):
         ExperimentDocument.model_validate(experiment(**changes))
+
+
+def test_speculation_is_off_and_bounded() -> None:
+    assert task(json.dumps(SEED)).speculation.mode == "off"
+    line, message = broken("task_type: t\nspeculation:\n  mode: entropy\n  max_draft: 65\n")
+    assert line == 4
+    assert "64" in message
