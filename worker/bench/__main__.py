@@ -50,5 +50,49 @@ def decode(
     run_decode(DecodeBench(folder, sizes, steps, prompt_tokens, threads, dtype), json)
 
 
+@app.command()
+def speculation(
+    data: Annotated[Path, typer.Option(help="Questions with documents, as for gravity eval context.")],
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    prompts: Annotated[int, typer.Option(min=1, max=30, help="Of each kind: with documents, open.")] = 30,
+    max_tokens: Annotated[int, typer.Option(min=2, help="Of every answer.")] = 64,
+    lengths: Annotated[str, typer.Option(help="Fixed draft lengths, comma-separated.")] = "3",
+    threads: Annotated[int, typer.Option(min=1)] = 1,
+    dtype: Annotated[Literal["auto", "bf16", "fp32"], typer.Option()] = "auto",
+    model: Annotated[str, typer.Option(help="A folder, or a Hugging Face id in the cache.")] = BUNDLED_MODEL,
+) -> None:
+    """Compare decoding without drafts, with drafts of a fixed length, and by entropy."""
+    from worker.bench.speculation import SpeculationBench, run_speculation
+
+    try:
+        fixed = tuple(int(length) for length in lengths.split(","))
+    except ValueError as error:
+        raise typer.BadParameter("give whole numbers, such as 2,3,4", param_hint="--lengths") from error
+    try:
+        folder = resolve_model(model)
+    except ModelNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="--model") from error
+    run_speculation(SpeculationBench(folder, data, prompts, max_tokens, fixed, threads, dtype), json)
+
+
+@app.command()
+def prefill(
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of the prompt.")] = 1500,
+    rounds: Annotated[int, typer.Option(min=1, help="Measured rounds.")] = 3,
+    threads: Annotated[int, typer.Option(min=1)] = 1,
+    dtype: Annotated[Literal["auto", "bf16", "fp32"], typer.Option(help="The rival uses the same.")] = "auto",
+    model: Annotated[str, typer.Option(help="A folder, or a Hugging Face id in the cache.")] = BUNDLED_MODEL,
+) -> None:
+    """Compare reading a prompt with transformers' forward pass, and with its matrix products alone."""
+    from worker.bench.prefill import PrefillBench, run_prefill
+
+    try:
+        folder = resolve_model(model)
+    except ModelNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="--model") from error
+    run_prefill(PrefillBench(folder, prompt_tokens, rounds, threads, dtype), json)
+
+
 if __name__ == "__main__":
     app()
