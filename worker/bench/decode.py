@@ -14,12 +14,14 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
+from worker.bench.floor import Floor
 from worker.bench.ours import SteppedEngine
 from worker.bench.overhead import controls_overhead_s, records_of, trace_overhead_s
 from worker.bench.rival import SteppedGenerate
 from worker.decode.controller import Decider
+from worker.engine.architecture import Architecture
 from worker.engine.batch import Piece
 from worker.engine.loading import EngineSettings, LoadedModel, load_model
 from worker.engine.precision import Dtype
@@ -52,6 +54,8 @@ class BatchFigures:
 
     ours_ms: float
     generate_ms: float
+    floor_ms: float
+    """The matrix products alone"""
     ratio: float
     ratio_p10: float
     ratio_p90: float
@@ -72,7 +76,12 @@ def run_decode(bench: DecodeBench, json_file: Path | None) -> None:
         str(bench.model_path), dtype=loaded.model.dtype, trust_remote_code=False, use_safetensors=True
     ).eval()
     decider = Decider(loaded.vocabulary, loaded.model.output_embedding)
-    figures = {size: _measure_batch(bench, size, loaded, decider, rival) for size in bench.batches}
+    architecture = Architecture.from_config(AutoConfig.from_pretrained(str(bench.model_path)))
+    floor = Floor(architecture, loaded.model.dtype)
+    figures = {
+        size: _measure_batch(bench, size, loaded, decider, rival, floor.step_s(size, size))
+        for size in bench.batches
+    }
     largest = max(bench.batches)
     trace, controls = _overheads(bench, loaded, decider, figures[largest].ours_ms / 1000.0)
     report = {
@@ -94,7 +103,7 @@ def run_decode(bench: DecodeBench, json_file: Path | None) -> None:
 
 
 def _measure_batch(
-    bench: DecodeBench, size: int, loaded: LoadedModel, decider: Decider, rival_model: Any
+    bench: DecodeBench, size: int, loaded: LoadedModel, decider: Decider, rival_model: Any, floor_s: float
 ) -> BatchFigures:
     prompts = prompts_of(loaded, size, bench.prompt_tokens)
     num_steps = WARM_UP_STEPS + bench.num_steps
@@ -114,7 +123,7 @@ def _measure_batch(
     rival.finish()
     ours.step()
     ours.finish()
-    return _figures(pairs[WARM_UP_STEPS:], _is_equal(ours, rival, bench.prompt_tokens))
+    return _figures(pairs[WARM_UP_STEPS:], floor_s, _is_equal(ours, rival, bench.prompt_tokens))
 
 
 def prompts_of(loaded: LoadedModel, size: int, num_tokens: int) -> list[tuple[int, ...]]:
@@ -124,12 +133,13 @@ def prompts_of(loaded: LoadedModel, size: int, num_tokens: int) -> list[tuple[in
     return [tuple(repeated[(7 * i) % len(text_ids) :][:num_tokens]) for i in range(size)]
 
 
-def _figures(pairs: Sequence[tuple[float, float]], is_text_equal: bool) -> BatchFigures:
+def _figures(pairs: Sequence[tuple[float, float]], floor_s: float, is_text_equal: bool) -> BatchFigures:
     ours, theirs = zip(*pairs, strict=True)
     ratios = sorted(b / a for a, b in pairs)
     return BatchFigures(
         ours_ms=round(1000 * statistics.median(ours), 3),
         generate_ms=round(1000 * statistics.median(theirs), 3),
+        floor_ms=round(1000 * floor_s, 3),
         ratio=round(statistics.median(ratios), 3),
         ratio_p10=round(ratios[len(ratios) // 10], 3),
         ratio_p90=round(ratios[len(ratios) * 9 // 10], 3),
@@ -164,13 +174,13 @@ def _show(report: dict[str, Any]) -> None:
     table = Table(
         title=f"{setting['model']}, {setting['dtype']}, {setting['threads']} thread(s), CPU ms a step",
     )
-    for column in ("batch", "ours", "generate", "ratio", "p10 to p90", "same text"):
+    for column in ("batch", "ours", "floor", "generate", "ratio", "p10 to p90", "same text"):
         table.add_column(column, justify="right")
     for size, row in report["batches"].items():
         spread = f"{row['ratio_p10']:.2f} to {row['ratio_p90']:.2f}"
         is_equal = "yes" if row["is_text_equal"] else "no"
-        numbers = (f"{row['ours_ms']:.1f}", f"{row['generate_ms']:.1f}", f"{row['ratio']:.2f}")
-        table.add_row(size, *numbers, spread, is_equal)
+        times = [f"{row[name]:.1f}" for name in ("ours_ms", "floor_ms", "generate_ms")]
+        table.add_row(size, *times, f"{row['ratio']:.2f}", spread, is_equal)
     console.print(table)
     console.print(
         f"of a step at batch {setting['overheads_at_batch']}: "

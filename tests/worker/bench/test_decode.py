@@ -25,6 +25,7 @@ def test_bench_decode_writes_its_figures(tmp_path: Path) -> None:
         assert row["is_text_equal"], "greedy fp32 tokens are transformers' own"
         assert row["ours_ms"] > 0
         assert row["generate_ms"] > 0
+        assert row["floor_ms"] > 0
         assert row["ratio_p10"] <= row["ratio"] <= row["ratio_p90"]
     assert figures["trace_overhead"] > 0
     assert isinstance(figures["controls_overhead"], float)
