@@ -102,6 +102,31 @@ def serve(
     print_report(report, Console(width=None if sys.stdout.isatty() else WIDTH))
 
 
+@app.command()
+def ablation(
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    blocks: Annotated[int, typer.Option(min=1)] = 5,
+    questions: Annotated[int, typer.Option(min=1, max=8, help="Of the bundled ones, in each block.")] = 8,
+    clients: Annotated[int, typer.Option(min=1, help="A closed loop of so many.")] = 4,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+) -> None:
+    """Compare what each part of the product adds, by the real gateway and worker."""
+    import orjson
+    from rich.console import Console
+
+    from gateway.bench.ablation.measure import AblationPlan, ablate
+    from gateway.bench.ablation.report import print_report, report_of
+    from gateway.stack.signals import until_signal
+
+    console = Console(stderr=True)
+    plan = AblationPlan(blocks, questions, clients, seed)
+    ablated = asyncio.run(until_signal(ablate(plan, lambda said: console.print(said, style="dim"))))
+    report = report_of(ablated, plan)
+    if json is not None:
+        json.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    print_report(report, Console(width=None if sys.stdout.isatty() else WIDTH))
+
+
 def _install(packages: Sequence[Package], console: Console) -> None:
     from gateway.bench.environments import install as install_package
 

@@ -1,0 +1,1 @@
+"""What each part of the product adds, one put on after another, by the real gateway and worker."""
