@@ -62,7 +62,9 @@ def labels_of(registry: CollectorRegistry) -> dict[str, set[str]]:
 @pytest.fixture(scope="module")
 def known() -> Mapping[str, set[str]]:
     worker = WorkerMetrics((route.path for route in ROUTES), error_codes())
-    worker.watch(lambda: EngineStats(0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0), lambda: TraceCounters())
+    worker.watch(
+        lambda: EngineStats(**dict.fromkeys(EngineStats.__dataclass_fields__, 0)), lambda: TraceCounters()
+    )
     return {"up": set(), **labels_of(GatewayMetrics().registry), **labels_of(worker.registry)}
 
 
