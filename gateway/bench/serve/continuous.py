@@ -66,7 +66,11 @@ def main() -> None:
     folder, port, num_threads, num_sequences = sys.argv[1], *map(int, sys.argv[2:5])
     torch.set_num_threads(num_threads)
     model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.bfloat16, attn_implementation="sdpa", trust_remote_code=False
+        folder,
+        dtype=torch.bfloat16,
+        attn_implementation="sdpa",
+        trust_remote_code=False,
+        use_safetensors=True,
     ).eval()
     generation = GenerationConfig(do_sample=False, eos_token_id=NEVER, pad_token_id=0)
     batching = ContinuousBatchingConfig(
