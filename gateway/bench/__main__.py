@@ -109,17 +109,21 @@ def ablation(
     questions: Annotated[int, typer.Option(min=1, max=8, help="Of the bundled ones, in each block.")] = 8,
     clients: Annotated[int, typer.Option(min=1, help="A closed loop of so many.")] = 4,
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    arms: Annotated[
+        str, typer.Option(help="Of these alone, comma-separated, beside the baseline.")
+    ] = "+context,+sampling,+scheduling",
 ) -> None:
     """Compare what each part of the product adds, by the real gateway and worker."""
     import orjson
     from rich.console import Console
 
+    from gateway.bench.ablation.arms import arms_named
     from gateway.bench.ablation.measure import AblationPlan, ablate
     from gateway.bench.ablation.report import print_report, report_of
     from gateway.stack.signals import until_signal
 
     console = Console(stderr=True)
-    plan = AblationPlan(blocks, questions, clients, seed)
+    plan = AblationPlan(blocks, questions, clients, seed, arms_named(arms))
     ablated = asyncio.run(until_signal(ablate(plan, lambda said: console.print(said, style="dim"))))
     report = report_of(ablated, plan)
     if json is not None:

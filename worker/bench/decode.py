@@ -76,7 +76,9 @@ def run_decode(bench: DecodeBench, json_file: Path | None) -> None:
         str(bench.model_path), dtype=loaded.model.dtype, trust_remote_code=False, use_safetensors=True
     ).eval()
     decider = Decider(loaded.vocabulary, loaded.model.output_embedding)
-    architecture = Architecture.from_config(AutoConfig.from_pretrained(str(bench.model_path), trust_remote_code=False))
+    architecture = Architecture.from_config(
+        AutoConfig.from_pretrained(str(bench.model_path), trust_remote_code=False)
+    )
     floor = Floor(architecture, loaded.model.dtype)
     figures = {
         size: _measure_batch(bench, size, loaded, decider, rival, floor.step_s(size, size))

@@ -59,7 +59,10 @@ def run_prefill(bench: PrefillBench, json_file: Path | None) -> None:
     rival = AutoModelForCausalLM.from_pretrained(
         folder, dtype=loaded.model.dtype, trust_remote_code=False, use_safetensors=True
     ).eval()
-    floor = Floor(Architecture.from_config(AutoConfig.from_pretrained(folder, trust_remote_code=False)), loaded.model.dtype)
+    floor = Floor(
+        Architecture.from_config(AutoConfig.from_pretrained(folder, trust_remote_code=False)),
+        loaded.model.dtype,
+    )
     figures = _measure(bench, loaded, rival, floor)
     report = {
         "prefill": asdict(figures),

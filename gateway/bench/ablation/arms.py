@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.errors import CommandError
+
 MAX_TOKENS = 48
 _PLAIN = f"""\
 gravity_strength: 0
@@ -36,6 +38,18 @@ ARMS = (
     Arm("+sampling", "steered", "fcfs"),
     Arm("+scheduling", "steered", "entropic"),
 )
+
+
+def arms_named(names: str) -> tuple[Arm, ...]:
+    """Return these arms, comma-separated, and the baseline, always. Raises CommandError."""
+    wanted = [name.strip() for name in names.split(",")]
+    unknown = sorted(set(wanted) - {arm.name for arm in ARMS})
+    if unknown:
+        known = ", ".join(arm.name for arm in ARMS)
+        raise CommandError(f"There is no arm {unknown[0]!r}; there are {known}.")
+    return tuple(arm for arm in ARMS if arm is BASELINE or arm.name in wanted)
+
+
 _TASKS = {
     "unpruned": _PLAIN + "context: {pruning: false}\n",
     "pruned": _PLAIN + "context: {pruning: true, keep: balanced}\n",

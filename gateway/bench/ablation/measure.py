@@ -39,6 +39,7 @@ class AblationPlan:
     num_questions: int = len(QUESTIONS)
     num_clients: int = 4
     seed: int = 0
+    arms: Sequence[Arm] = ARMS
 
 
 WARM_UP = AblationPlan(1, 1, 1, 1_000_000)
@@ -64,24 +65,24 @@ class _Asked:
 
 async def ablate(plan: AblationPlan, tell: Tell) -> Ablated:
     """Measure all arms, in a rotated order in each block. Raises CommandError where a turn fails."""
-    blocks: dict[str, list[ArmBlock]] = {arm.name: [] for arm in ARMS}
+    blocks: dict[str, list[ArmBlock]] = {arm.name: [] for arm in plan.arms}
     async with AsyncExitStack() as stack:
         folder = (
             Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gravity-ablation-"))) / "configs"
         )
         write_tasks(folder)
         stacks = {}
-        for scheduler in dict.fromkeys(arm.scheduler for arm in ARMS):
+        for scheduler in dict.fromkeys(arm.scheduler for arm in plan.arms):
             tell(f"starting a gateway and a worker ({scheduler})")
             stacks[scheduler] = await stack.enter_async_context(
                 running(_stack_plan(folder, scheduler), _quiet)
             )
-        for arm in ARMS:
+        for arm in plan.arms:
             await _block(arm, stacks[arm.scheduler], WARM_UP, 0)  # loads what is loaded late
         before = os.getloadavg()[0]
         for number in range(plan.num_blocks):
-            first = number % len(ARMS)
-            for arm in (*ARMS[first:], *ARMS[:first]):
+            first = number % len(plan.arms)
+            for arm in (*plan.arms[first:], *plan.arms[:first]):
                 tell(f"block {number + 1} of {plan.num_blocks}: {arm.name}")
                 blocks[arm.name].append(await _block(arm, stacks[arm.scheduler], plan, number))
     return Ablated(blocks, (before, os.getloadavg()[0]))

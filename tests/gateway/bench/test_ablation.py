@@ -9,9 +9,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.bench.ablation.arms import ARMS, BASELINE, write_tasks
+from gateway.bench.ablation.arms import ARMS, BASELINE, arms_named, write_tasks
 from gateway.bench.ablation.figures import ArmBlock, Turn, arm_figures
 from gateway.bench.ablation.questions import QUESTIONS, documents, is_right
+from gateway.errors import CommandError
 from gateway.store.watch import ConfigStore
 
 
@@ -61,14 +62,35 @@ def test_figures_are_ratios_to_the_baseline_of_the_same_block() -> None:
     assert figures.values["nats_per_gmac"].mean == pytest.approx(2.0)
 
 
+def test_arms_are_chosen_by_name_and_the_baseline_is_always_there() -> None:
+    assert [arm.name for arm in arms_named("+scheduling, +context")] == [
+        "baseline",
+        "+context",
+        "+scheduling",
+    ]
+    with pytest.raises(CommandError, match=r"no arm '\+bogus'; there are baseline, \+context"):
+        arms_named("+context,+bogus")
+
+
 def test_a_ratio_to_nothing_is_left_out() -> None:
     assert arm_figures([block(1.0, 1)], [block(1.0, 0, 1)]).ratios["answer_rate"] is None
 
 
-@pytest.mark.timeout(420)  # two gateways and two workers
+@pytest.mark.timeout(420)  # a gateway and a worker
 def test_the_whole_ablation_runs(tmp_path: Path) -> None:
     report_file = tmp_path / "ablation.json"
-    options = ["--blocks", "1", "--questions", "1", "--clients", "1", "--json", str(report_file)]
+    options = [
+        "--blocks",
+        "1",
+        "--questions",
+        "1",
+        "--clients",
+        "1",
+        "--arms",
+        "+context",
+        "--json",
+        str(report_file),
+    ]
     ended = subprocess.run(
         [sys.executable, "-m", "gateway.cli", "bench", "ablation", *options],
         capture_output=True,
@@ -78,7 +100,7 @@ def test_the_whole_ablation_runs(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     arms = orjson.loads(report_file.read_bytes())["arms"]
-    assert list(arms) == [arm.name for arm in ARMS]
+    assert list(arms) == ["baseline", "+context"]
     for arm in arms.values():
         assert arm["values"]["nats_per_gmac"]["mean"] > 0.0
         assert arm["values"]["cpu_s"]["mean"] > 0.0
