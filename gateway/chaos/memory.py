@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from time import monotonic
 from typing import TypeAlias
@@ -18,6 +19,7 @@ INTERVAL_S = 2.0
 WARM_S = 60.0
 SPAN_S = 120.0
 """A life shorter than warm-up and this says nothing about growth."""
+WINDOW_S = 20.0
 MIB = 2**20
 ALLOWED_MIB, ALLOWED_SHARE = 32.0, 0.1
 HELD = ("01", "08")
@@ -67,11 +69,19 @@ class MemoryWatch:
 
 
 def rise_mib(samples: Sequence[Sample]) -> float:
-    """Return the rise over the time after warm-up of the line of least squares, in MiB."""
+    """Return how far the line of least squares through the lowest of each window rises after warm-up, in MiB.
+
+    The lowest, because what is in flight (keys and values of answers) comes and goes, and a leak stays.
+    """
     began_s = samples[0][0] + WARM_S
-    moments, sizes = np.array([sample for sample in samples if sample[0] >= began_s], dtype=float).T
+    lowest: dict[int, Sample] = {}
+    for moment_s, size in samples:
+        if moment_s >= began_s:
+            window = int((moment_s - began_s) // WINDOW_S)
+            lowest[window] = min(lowest.get(window, (moment_s, size)), (moment_s, size), key=itemgetter(1))
+    moments, sizes = np.array(list(lowest.values()), dtype=float).T
     slope = np.polyfit(moments - moments[0], sizes, 1)[0]
-    return float(slope * (moments[-1] - moments[0]) / MIB)
+    return float(slope * (samples[-1][0] - began_s) / MIB)
 
 
 def resident_bytes(pid: int) -> int:
