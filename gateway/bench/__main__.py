@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Python = Annotated[
     Path | None, typer.Option(help="An interpreter that has it; default: as --install left it.")
 ]
+Report: TypeAlias = dict[str, Any]
 WIDTH = 130
 """Of the tables, in a file."""
 
@@ -39,7 +40,6 @@ def gateway(
     quick: Annotated[bool, typer.Option("--quick", help="A few seconds, to see that it runs.")] = False,
 ) -> None:
     """Compare what the gateway costs with no proxy, LiteLLM's and vllm-router, all before one upstream."""
-    import orjson
     from rich.console import Console
 
     from gateway.bench.cells import QUICK, Plan
@@ -55,9 +55,7 @@ def gateway(
     rivals = Rivals(litellm_python, vllm_router_python)
     result = asyncio.run(until_signal(measure(plan, rivals, lambda said: console.print(said, style="dim"))))
     report = report_of(result, plan)
-    if json is not None:
-        json.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2))
-    print_report(report, Console(width=None if sys.stdout.isatty() else WIDTH))
+    _deliver(report, json, print_report)
 
 
 @app.command()
@@ -76,7 +74,6 @@ def serve(
     ] = False,
 ) -> None:
     """Compare our worker over HTTP with other engines on the same prompts."""
-    import orjson
     from rich.console import Console
 
     from gateway.bench.serve.arrivals import Arrivals
@@ -97,9 +94,7 @@ def serve(
     plan = ServePlan(setting, parse_shares(mix), Arrivals(clients, rate), requests, blocks, seed, names)
     served = asyncio.run(until_signal(serve_all(plan, lambda said: console.print(said, style="dim"))))
     report = report_of(served, plan)
-    if json is not None:
-        json.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2))
-    print_report(report, Console(width=None if sys.stdout.isatty() else WIDTH))
+    _deliver(report, json, print_report)
 
 
 @app.command()
@@ -114,7 +109,6 @@ def ablation(
     ] = "+context,+sampling,+scheduling",
 ) -> None:
     """Compare what each part of the product adds, by the real gateway and worker."""
-    import orjson
     from rich.console import Console
 
     from gateway.bench.ablation.arms import arms_named
@@ -126,9 +120,19 @@ def ablation(
     plan = AblationPlan(blocks, questions, clients, seed, arms_named(arms))
     ablated = asyncio.run(until_signal(ablate(plan, lambda said: console.print(said, style="dim"))))
     report = report_of(ablated, plan)
+    _deliver(report, json, print_report)
+
+
+def _deliver(
+    report: dict[str, Any], json: Path | None, show: Callable[[dict[str, Any], Console], None]
+) -> None:
+    """Write a report to the file, where there is one, and show it."""
+    import orjson
+    from rich.console import Console
+
     if json is not None:
         json.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2))
-    print_report(report, Console(width=None if sys.stdout.isatty() else WIDTH))
+    show(report, Console(width=None if sys.stdout.isatty() else WIDTH))
 
 
 def _install(packages: Sequence[Package], console: Console) -> None:

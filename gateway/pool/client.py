@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import aiohttp
 import orjson
@@ -139,6 +139,12 @@ class Reply:
         self._answer.close()
 
 
+class Body(Protocol):
+    """What an answer's bytes come out of; empty bytes are its end."""
+
+    async def readany(self) -> bytes: ...
+
+
 class WorkerClient:
     """Speaks the OpenAI surface to one worker."""
 
@@ -189,7 +195,7 @@ class WorkerClient:
             is_good = answer.status == 200
             if is_good and is_streaming:
                 return Reply(answer, self._timeouts)
-            content = await _whole(answer, MAX_ANSWER_BYTES if is_good else MAX_ERROR_BYTES)
+            content = await _bounded(answer, MAX_ANSWER_BYTES if is_good else MAX_ERROR_BYTES)
         except OSError as error:
             answer.close()
             raise _meaning(error) from error
@@ -237,7 +243,7 @@ class WorkerClient:
                 asyncio.timeout(timeout_s),
                 self._session.get(f"{self.url}/v1/models", allow_redirects=False) as response,
             ):
-                answer = _parsed(response.status, await _read_bounded(response, MAX_ANSWER_BYTES))
+                answer = _parsed(response.status, await _bounded(response.content, MAX_ANSWER_BYTES))
                 is_native = LEVEL_HEADER in response.headers
                 server = response.headers.get("Server", "")
         models = _models(answer)
@@ -265,7 +271,7 @@ class WorkerClient:
                 else:
                     response = await self._post(path, orjson.dumps(body))
                 async with response:
-                    content = await _read_bounded(response, MAX_ANSWER_BYTES)
+                    content = await _bounded(response.content, MAX_ANSWER_BYTES)
         return _parsed(response.status, content) if body is not None else _require_ok(response.status)
 
 
@@ -284,26 +290,16 @@ def _meaning(error: Exception) -> UpstreamError | UpstreamTimeout:
     return UpstreamTimeout() if isinstance(error, TimeoutError) else UpstreamError()
 
 
-async def _whole(answer: Answer, max_bytes: int) -> bytes:
+async def _bounded(body: Body, max_bytes: int) -> bytes:
+    """Return all of a body. Raises UpstreamError where there is more."""
     parts = []
     num_bytes = 0
-    while part := await answer.readany():
+    while part := await body.readany():
         parts.append(part)
         num_bytes += len(part)
         if num_bytes > max_bytes:
             raise UpstreamError("The worker's answer is too large.")
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-async def _read_bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
-    parts = []
-    num_bytes = 0
-    async for part in response.content.iter_any():
-        parts.append(part)
-        num_bytes += len(part)
-        if num_bytes > max_bytes:
-            raise UpstreamError("The worker's answer is too large.")
-    return b"".join(parts)
 
 
 def _require_ok(status: int) -> dict[str, Any]:
