@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -44,6 +44,7 @@ _NAMED = (
 _KEY_PREFIX = r"\b(?:sk|ng|hf|pk|rk|ghp|gho|xox[abp])[-_]"
 _SUSPECT = re.compile(rf"[:=@]|(?i:bearer|basic)|eyJ|{_KEY_PREFIX}")
 """Most of what is logged has none of this, and need not be looked at further."""
+_OWN_ID_STARTS = ("turn-", "req-")
 _OWN_ID = re.compile(r"(?:turn|req)-[0-9a-f]{32}")
 """Another with every line, so that there is no use in remembering it."""
 _PATTERNS = (
@@ -76,10 +77,10 @@ def redact(value: Any, secrets: Collection[str] = ()) -> Any:
 
     ``secrets`` are hidden wherever they stand, whatever they look like.
     """
-    return _redacted(value, secrets, MAX_DEPTH)
+    return _redacted(value, tuple(secrets), MAX_DEPTH)
 
 
-def _redacted(value: Any, secrets: Collection[str], depth: int) -> Any:
+def _redacted(value: Any, secrets: tuple[str, ...], depth: int) -> Any:
     if isinstance(value, str):
         return _text(value, secrets)
     if value is None or isinstance(value, _NUMBERS):
@@ -89,12 +90,7 @@ def _redacted(value: Any, secrets: Collection[str], depth: int) -> Any:
     if depth == 0:
         return REDACTED
     if isinstance(value, dict):
-        return {
-            _text(str(key), secrets): REDACTED
-            if str(key).lower() in HIDDEN_FIELDS
-            else _redacted(item, secrets, depth - 1)
-            for key, item in value.items()
-        }
+        return _fields(value, secrets, depth)
     if isinstance(value, list | tuple | set | frozenset):
         return [_redacted(item, secrets, depth - 1) for item in value]
     if isinstance(value, BaseException):
@@ -102,10 +98,28 @@ def _redacted(value: Any, secrets: Collection[str], depth: int) -> Any:
     return _text(str(value), secrets)
 
 
-def _text(value: str, secrets: Collection[str]) -> str:
+def _fields(fields: Mapping[Any, Any], secrets: tuple[str, ...], depth: int) -> dict[str, Any]:
+    shown = {}
+    for key, item in fields.items():
+        name = str(key)
+        find = _named if len(name) <= LONGEST_REMEMBERED else _named.__wrapped__
+        name, is_hidden = find(name, secrets)
+        shown[name] = REDACTED if is_hidden else _redacted(item, secrets, depth - 1)
+    return shown
+
+
+@lru_cache(maxsize=1024)
+def _named(name: str, secrets: tuple[str, ...]) -> tuple[str, bool]:
+    """Return a field's name as it may be shown, and whether what it names may not."""
+    return _text(name, secrets), name.lower() in HIDDEN_FIELDS
+
+
+def _text(value: str, secrets: tuple[str, ...]) -> str:
     for secret in secrets:
         value = value.replace(secret, REDACTED)
-    if len(value) < SHORTEST_SECRET or _OWN_ID.fullmatch(value):
+    if len(value) < SHORTEST_SECRET:
+        return value
+    if value.startswith(_OWN_ID_STARTS) and _OWN_ID.fullmatch(value):
         return value
     return (
         _without_patterns(value) if len(value) <= LONGEST_REMEMBERED else _without_patterns.__wrapped__(value)

@@ -16,6 +16,7 @@ from gateway.api.schema import OWN_FIELDS, REQUESTS, M, check, checked, parsed
 from gateway.context.asked import recent
 from gateway.flow.assign import LANE_HEADER
 from gateway.flow.deps import Deps
+from gateway.flow.messages import Messages
 from gateway.flow.turn import Endpoint, Turn
 from gateway.telemetry.spans import Parent
 
@@ -39,7 +40,7 @@ async def receive(request: Request, deps: Deps, endpoint: Endpoint) -> Turn:
         id=deps.new_id(),
         received_at=received_at,
         endpoint=endpoint,
-        body={name: value for name, value in body.items() if name not in OWN_FIELDS},
+        body=_sent(body),
         model=body["model"],
         is_streaming=body.get("stream") is True,
         wants_usage=options.get("include_usage") is True,
@@ -65,6 +66,14 @@ async def read(request: Request, deps: Deps, model: type[M]) -> tuple[M, dict[st
     sent = checked(model, body)
     deps.fields.note(body.keys() - model.model_fields.keys())
     return sent, body
+
+
+def _sent(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the client said, without what is ours alone."""
+    sent = {name: value for name, value in body.items() if name not in OWN_FIELDS}
+    if "messages" in sent:
+        sent["messages"] = Messages(sent["messages"])
+    return sent
 
 
 def question_of(body: Mapping[str, Any]) -> str:

@@ -208,10 +208,12 @@ async def _carry_out(run: Run) -> dict[str, Any]:
 
 def main() -> None:
     """Read runs until the input ends."""
-    for line in sys.stdin.buffer:
-        told = uvloop.run(_carry_out(Run(**orjson.loads(line))))
-        sys.stdout.buffer.write(orjson.dumps(told) + b"\n")
-        sys.stdout.buffer.flush()
+    # A buffer of its own: with PYTHONUNBUFFERED stdout has none, and a long line may then be written in part.
+    with open(sys.stdout.fileno(), "wb", closefd=False) as out:
+        for line in sys.stdin.buffer:
+            told = uvloop.run(_carry_out(Run(**orjson.loads(line))))
+            out.write(orjson.dumps(told) + b"\n")
+            out.flush()
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gateway.errors import UpstreamDenied, UpstreamError, UpstreamTimeout, WorkerUnreachable
 from gateway.flow.estimate import TurnEstimate
@@ -15,8 +14,7 @@ from gateway.pool.registry import RequestSize
 from gateway.pool.worker import Lease, Worker
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(NamedTuple):
     """An answer that has begun, with the turn as it was sent."""
 
     turn: Turn
@@ -29,8 +27,7 @@ Begin: TypeAlias = Callable[[Turn, Worker], Awaitable[Begun]]
 """Sends a turn and waits for the first sign of its answer. Raises RequestError."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A place at a worker, taken."""
 
     worker: Worker

@@ -21,6 +21,7 @@ from worker.protocol import (
 )
 
 _MAX_WORD_LENGTH = 100
+_STEADY = TemperatureControls()
 
 
 def overridden(task: TaskDocument, override: Mapping[str, Any]) -> TaskDocument:
@@ -43,7 +44,7 @@ def overridden(task: TaskDocument, override: Mapping[str, Any]) -> TaskDocument:
 
 def build_controls(task: TaskDocument, theme: Iterable[str], trace: TraceControls) -> DecodeControls:
     """Return the controls of ``task``; the first ``theme_keywords`` words of ``theme`` join its own."""
-    is_steady = task.temperature == TemperatureControls()
+    is_steady = task.temperature == _STEADY
     return DecodeControls(
         adaptive=task.adaptive,
         gravity=_gravity(task, theme),
@@ -77,10 +78,12 @@ def calibration_warnings(task: TaskDocument, model: str, temperature: float) -> 
 
 def _gravity(task: TaskDocument, theme: Iterable[str]) -> GravityControls | None:
     section = task.gravity
+    if task.gravity_strength == 0.0:
+        return None
     known = {word.lower() for word in (*task.core_semantics, *task.penalize)}
     fitting = [word for word in theme if word.lower() not in known and len(word) <= _MAX_WORD_LENGTH]
     keywords = (*task.core_semantics, *fitting[: section.theme_keywords])
-    if task.gravity_strength == 0.0 or not (keywords or task.penalize or section.vector):
+    if not (keywords or task.penalize or section.vector):
         return None
     return GravityControls(
         strength=task.gravity_strength,

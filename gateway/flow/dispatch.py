@@ -17,6 +17,7 @@ import orjson
 from gateway.errors import RequestError, UpstreamError, UpstreamRejected
 from gateway.flow.attempt import Begun, verdict_of
 from gateway.flow.blame import forget_what_is_no_field
+from gateway.flow.messages import dumps
 from gateway.flow.search import Search
 from gateway.flow.tally import Tally
 from gateway.flow.turn import Turn
@@ -90,7 +91,7 @@ async def _send(turn: Turn, worker: Worker, span: TurnSpan) -> Reply:
 
 async def _answering(turn: Turn, worker: Worker, headers: Mapping[str, str]) -> Reply:
     """Return the answer once there is something of it: an event, or the whole."""
-    body = orjson.dumps(turn.upstream_body)
+    body = dumps(turn.upstream_body)
     reply = await worker.client.send(turn.endpoint, body, is_streaming=turn.is_streaming, headers=headers)
     try:
         if turn.is_streaming:

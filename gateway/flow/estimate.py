@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gateway.flow.logprobs import Seen, cut, seen_tokens
 from gateway.lab.entropy_bounds import bound_entropy
@@ -31,8 +31,7 @@ class StepSink(Protocol):
     def end(self, turn_id: str, choice: int, num_steps: int, finish_reason: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What a turn asked of its worker, and what is the same in all of its steps."""
 
     turn_id: str

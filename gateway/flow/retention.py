@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
 
 import orjson
 from pydantic import BaseModel
 
 from gateway.context.report import Document, PruneReport
+from gateway.flow.messages import Messages
 from gateway.flow.turn import Turn
 from gateway.settings import TextRetention
 from gateway.store.document import TaskDocument
@@ -42,7 +44,7 @@ def encoded(turn: Turn, retention: TextRetention) -> bytes:
     elif retention == "none":
         turn = without_texts(turn, lambda text: "")
     # The outer object is written by hand so that the turn is encoded once and copied never.
-    body = orjson.dumps(turn, default=_plain)
+    body = orjson.dumps(turn, default=_plain, option=orjson.OPT_PASSTHROUGH_SUBCLASS)
     return b'{"schema":%d,"text_retention":"%s",' % (RECORD_SCHEMA, retention.encode()) + body[1:]
 
 
@@ -119,8 +121,14 @@ def _dumped(task: TaskDocument) -> orjson.Fragment:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, TaskDocument):
-        return _dumped(value)
+    # The exact types first: to ask an abstract one whether a value is of it costs a microsecond.
+    kind = type(value)
+    if kind is Messages:
+        return cast(Messages, value).json
+    if kind is MappingProxyType:
+        return dict(cast(MappingProxyType[str, Any], value))
+    if kind is TaskDocument:
+        return _dumped(cast(TaskDocument, value))
     if isinstance(value, BaseModel):
         return orjson.Fragment(value.model_dump_json())
     if isinstance(value, Mapping):

@@ -40,8 +40,9 @@ async def shape(turn: Turn, deps: Deps) -> Turn:
         body, warnings = _with_context(body, context)
     # Token ids are readable text to whoever has the tokenizer.
     trace = TraceControls(turn_id=turn.id, has_tokens=deps.settings.text_retention == "full")
-    controls = plain_controls(task, trace)
-    if turn.assignment.gravity:
+    if not turn.assignment.gravity:
+        controls = plain_controls(task, trace)
+    else:
         controls = build_controls(task, turn.prune_report.theme, trace)
         temperature = body.get("temperature")
         at = DEFAULT_TEMPERATURE if temperature is None else float(temperature)

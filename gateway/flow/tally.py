@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from gateway.errors import RequestError
 from gateway.flow.estimate import Figures, TurnEstimate
-from gateway.flow.turn import Outcome
+from gateway.flow.turn import Outcome, Status
 from gateway.telemetry.spans import NO_SPAN, TurnSpan
 from worker.protocol import TurnSummary
 
@@ -23,7 +23,7 @@ class Tally:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._started_s = clock()
-        self._status = Outcome().status
+        self._status: Status = "ok"
         self._error_code = ""
         self._first_token_s: float | None = None
         self._finish_reasons: dict[int, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -14,6 +14,7 @@ from worker.protocol import DecodeControls
 
 Endpoint: TypeAlias = Literal["/v1/chat/completions", "/v1/completions"]
 Lane: TypeAlias = str
+Status: TypeAlias = Literal["ok", "error", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Assignment:
 class Outcome:
     """How the turn ended. Times in seconds, entropies in nats."""
 
-    status: Literal["ok", "error", "cancelled"] = "ok"
+    status: Status = "ok"
     finish_reasons: tuple[str, ...] = ()
     error_code: str = ""
     prompt_tokens: int = 0
@@ -126,8 +127,13 @@ class Turn:
 
     def grown(self, **stage: Any) -> Turn:
         """Return this turn with what a stage adds. Raises TypeError for what is no field."""
-        if not stage.keys() <= Turn.__dataclass_fields__.keys():
-            raise TypeError(f"a turn has no such field among {', '.join(stage)}")
         turn = object.__new__(Turn)
-        turn.__dict__.update(self.__dict__, **stage)
+        held = turn.__dict__
+        held.update(self.__dict__)
+        held.update(stage)
+        if len(held) != _NUM_FIELDS:
+            raise TypeError(f"a turn has no such field among {', '.join(stage)}")
         return turn
+
+
+_NUM_FIELDS = len(fields(Turn))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.errors import AuthenticationFailed, InsufficientScope
 from gateway.keys.fixed import ADMIN_KEY, FixedKey
@@ -30,8 +31,7 @@ class Caller:
     is_admin: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
+class Visit(NamedTuple):
     """A request as the gate sees it."""
 
     presented: bytes

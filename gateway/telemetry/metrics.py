@@ -7,7 +7,8 @@ Whatever is not in a label's set counts as ``other``, so that no client can grow
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -16,6 +17,8 @@ from gateway.telemetry import genai
 OTHER = "other"
 LATENCY_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 TOKEN_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.4, 0.8, 1.6)
+MAX_SERIES = 1024
+"""That are remembered by their labels."""
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx", "cancelled")
 
 
@@ -24,8 +27,7 @@ def closed(value: str, known: Collection[str]) -> str:
     return value if value in known else OTHER
 
 
-@dataclass(frozen=True, slots=True)
-class TurnLabels:
+class TurnLabels(NamedTuple):
     """The labels of a turn, every one of them out of a closed set."""
 
     model: str
@@ -35,10 +37,21 @@ class TurnLabels:
     worker: str
 
 
+class _LaneSeries(NamedTuple):
+    """The series of one task and lane that every turn counts in."""
+
+    turn_seconds: Histogram
+    tokens_before: Counter
+    tokens_after: Counter
+
+
 class Metrics:
     """All metrics of one gateway, in a registry of its own."""
 
     def __init__(self) -> None:
+        # To find a series by its labels costs more than to count in it.
+        self._turn_series = lru_cache(maxsize=MAX_SERIES)(self._find_turn_series)
+        self._lane_series = lru_cache(maxsize=MAX_SERIES)(self._find_lane_series)
         self.registry = registry = CollectorRegistry()
         self.http_requests = Counter(
             "gravity_http_requests",
@@ -267,8 +280,8 @@ class Metrics:
 
     def observe_turn(self, labels: TurnLabels, outcome: str, latency_s: float) -> None:
         """Count a turn that ended: ok, error or cancelled."""
-        self.turns.labels(labels.model, labels.task, labels.lane, labels.bucket, labels.worker, outcome).inc()
-        self.turn_seconds.labels(labels.task, labels.lane).observe(latency_s)
+        self._turn_series(labels, outcome).inc()
+        self._lane_series(labels.task, labels.lane).turn_seconds.observe(latency_s)
 
     def observe_tokens(self, labels: TurnLabels, first_s: float, later_s: float | None) -> None:
         """``first_s`` until the first token, ``later_s`` the mean of those after it, if there were any."""
@@ -277,8 +290,9 @@ class Metrics:
             self.output_token_seconds.labels(labels.model, labels.lane).observe(later_s)
 
     def observe_context(self, labels: TurnLabels, tokens_before: int, tokens_after: int) -> None:
-        self.context_tokens.labels(labels.task, labels.lane, "before").inc(tokens_before)
-        self.context_tokens.labels(labels.task, labels.lane, "after").inc(tokens_after)
+        series = self._lane_series(labels.task, labels.lane)
+        series.tokens_before.inc(tokens_before)
+        series.tokens_after.inc(tokens_after)
 
     def observe_findings(self, labels: TurnLabels, num_conflicts: int, num_centres: int) -> None:
         """Count a turn once for each kind of trouble that its kept documents are in."""
@@ -290,3 +304,13 @@ class Metrics:
     def exposition(self) -> bytes:
         """The text that Prometheus scrapes."""
         return generate_latest(self.registry)
+
+    def _find_turn_series(self, labels: TurnLabels, outcome: str) -> Counter:
+        return self.turns.labels(*labels, outcome)
+
+    def _find_lane_series(self, task: str, lane: str) -> _LaneSeries:
+        return _LaneSeries(
+            self.turn_seconds.labels(task, lane),
+            self.context_tokens.labels(task, lane, "before"),
+            self.context_tokens.labels(task, lane, "after"),
+        )
