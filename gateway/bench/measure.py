@@ -20,7 +20,7 @@ from gateway.bench.environments import find_python
 from gateway.bench.figures import DIRECT, Sample, Samples, sample_of
 from gateway.bench.load import Measured, Run
 from gateway.bench.loader import Loader, loading
-from gateway.bench.running import Running
+from gateway.bench.running import Running, alone
 from gateway.bench.targets import (
     GATEWAY,
     LITELLM,
@@ -128,7 +128,8 @@ async def _rounds(plan: Plan, running: Sequence[Running], loader: Loader, tell: 
         first = number % len(running)
         for cell in plan.cells:
             for target in (*running[first:], *running[:first]):
-                samples[target.name, cell.name].append(await _sample(target, cell, plan, loader))
+                with alone(target, running):
+                    samples[target.name, cell.name].append(await _sample(target, cell, plan, loader))
     return dict(samples)
 
 

@@ -109,6 +109,13 @@ class Child:
             self._signal(signal.SIGKILL)
             await self._end
 
+    def pause(self) -> None:
+        """Let the whole group stand still until ``go_on``. Until then ``stop`` can only kill it."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)

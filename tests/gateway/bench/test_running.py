@@ -6,16 +6,22 @@ import asyncio
 import socket
 import sys
 from contextlib import closing
+from typing import TYPE_CHECKING
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from gateway.bench.load import Run
 from gateway.bench.loader import loading
-from gateway.bench.running import Running
+from gateway.bench.running import Running, alone
+from gateway.bench.usage import Usage
 from gateway.errors import CommandError
 from gateway.stack.child import Child, Command
 from gateway.stack.leash import Leash
 from gateway.stack.ports import free_port
+
+if TYPE_CHECKING:
+    from tests.conftest import WaitUntil
 
 
 async def error_of(run: Run, phase: str) -> str:
@@ -56,3 +62,28 @@ def test_a_target_that_closes_every_connection_has_answered_nothing() -> None:
 
     said = asyncio.run(closing_at_once())
     assert said.startswith("litellm, warm-up: not one request was answered (3 failed)")
+
+
+def test_while_one_is_measured_the_others_stand_still(wait_until: WaitUntil) -> None:
+    asyncio.run(one_of_three_is_measured(wait_until))
+
+
+async def one_of_three_is_measured(wait_until: WaitUntil) -> None:
+    lasting = (sys.executable, "-c", "import time; time.sleep(60)")
+    with Leash() as leash:
+        running = []
+        for name in ("upstream", "gateway", "litellm"):
+            child = await Child.start(Command(name, lasting), leash, lambda name, line: None)
+            usage = None if name == "upstream" else Usage(child.pid, name)
+            running.append(Running(name, 0, child, usage))
+        with alone(running[1], running):
+            wait_until(lambda: stands_still(running[2]))
+            assert not stands_still(running[0])
+            assert not stands_still(running[1])
+        wait_until(lambda: not stands_still(running[2]))
+        for each in running:
+            await each.child.stop(5.0)
+
+
+def stands_still(target: Running) -> bool:
+    return bool(psutil.Process(target.child.pid).status() == psutil.STATUS_STOPPED)
