@@ -9,8 +9,8 @@ from gateway.errors import UpstreamDenied, UpstreamError, UpstreamTimeout, Worke
 from gateway.flow.estimate import TurnEstimate
 from gateway.flow.turn import Turn
 from gateway.pool.breaker import Verdict
-from gateway.pool.client import Reply
 from gateway.pool.registry import RequestSize
+from gateway.pool.reply import Reply
 from gateway.pool.worker import Lease, Worker
 
 

@@ -22,8 +22,8 @@ from gateway.flow.search import Search
 from gateway.flow.tally import Tally
 from gateway.flow.turn import Turn
 from gateway.pool.breaker import Verdict
-from gateway.pool.client import Reply
 from gateway.pool.refusal import refusal_inside_stream
+from gateway.pool.reply import Reply
 from gateway.pool.worker import Worker
 from gateway.telemetry.spans import TurnSpan
 from worker.protocol import XARGS_KEY

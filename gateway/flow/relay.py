@@ -12,8 +12,8 @@ from gateway.flow.chunks import Chunks, fingerprint, finish_reason_of
 from gateway.flow.explain import closing, opening
 from gateway.flow.tally import Tally
 from gateway.flow.turn import Turn
-from gateway.pool.client import Reply
 from gateway.pool.refusal import refusal_inside_stream
+from gateway.pool.reply import Reply
 
 Emit: TypeAlias = Callable[[bytes], Awaitable[None]]
 """Takes the data of one event of a stream, or the whole of an answer that is not streamed."""

@@ -7,136 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import aiohttp
 import orjson
 
 from gateway.addresses import Network
-from gateway.errors import UpstreamError, UpstreamTimeout, WorkerUnreachable
+from gateway.errors import UpstreamError
+from gateway.pool.capabilities import Capabilities, native_capabilities, opaque_capabilities
 from gateway.pool.connections import KEEPALIVE_S, Connections
 from gateway.pool.connector import checked_sockets
-from gateway.pool.events import EventParser
-from gateway.pool.exchange import Answer
 from gateway.pool.heads import Heads
 from gateway.pool.refusal import refusal
-from gateway.pool.silence import Silence
-
-Level: TypeAlias = Literal["native", "opaque"]
+from gateway.pool.reply import Reply, Timeouts, meaning
 
 LEVEL_HEADER = "x-gravity-worker"
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
-MAX_ENVIRONMENT_BYTES = 8 * 1024
-"""It goes into every turn's record."""
-MAX_WORD = 100
-SETTLE_S = 0.1
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 LARGE_BYTES = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """In seconds.
-
-    ``connect_s``        the TCP connection
-    ``first_token_s``    until a stream begins, and until its second event
-    ``idle_s``           between two events of a stream; a comment (": ping") is none
-    ``whole_s``          an answer that is not streamed
-    """
-
-    connect_s: float
-    first_token_s: float
-    idle_s: float
-    whole_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a worker says of itself. ``models`` maps ids to context lengths, None where none is told."""
-
-    level: Level
-    models: Mapping[str, int | None]
-    vocabulary_sizes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """By model, where the server tells (llama.cpp does)."""
-    environment: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """What it computes with: a native worker's own words, of others what their headers and models show."""
-
-
-class Reply:
-    """An answer that has begun with 200. ``close`` ends the connection, so that the worker stops its work.
-
-    Iterating gives the data of each event of a stream. Raises UpstreamError where the connection dies,
-    UpstreamTimeout where it falls silent.
-    """
-
-    def __init__(self, answer: Answer, timeouts: Timeouts, whole: bytes | None = None) -> None:
-        """``whole``: the body of an answer that is no stream."""
-        self._answer = answer
-        self._timeouts = timeouts
-        self._silence = Silence(answer)
-        self._parser = EventParser()
-        self._waiting: deque[bytes] = deque()
-        self._limit_s = timeouts.first_token_s
-        self._num_events = 0
-        self._has_ended = False
-        self._whole = whole
-
-    async def peek(self) -> bytes | None:
-        """Return the next event without taking it; None at the end of the stream."""
-        if not self._waiting and not self._has_ended:
-            await self._read()
-        return self._waiting[0] if self._waiting else None
-
-    async def _read(self) -> None:
-        """Wait for an event or the end. A comment is no sign of one: a worker that only pings has hung."""
-        self._silence.begin(self._limit_s)
-        try:
-            while not self._waiting and not self._has_ended:
-                chunk = await self._answer.readany()
-                self._has_ended = not chunk
-                self._waiting += self._parser.feed(chunk) if chunk else self._parser.finish()
-        except OSError as error:  # TimeoutError is one
-            raise _meaning(error) from error
-        finally:
-            self._silence.end()
-        self._num_events += len(self._waiting)
-        if self._num_events > 1:  # many servers send the role at once and the first token much later
-            self._limit_s = self._timeouts.idle_s
-
-    def __aiter__(self) -> Reply:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if not self._waiting and await self.peek() is None:
-            raise StopAsyncIteration
-        return self._waiting.popleft()
-
-    def whole(self) -> bytes:
-        """Return the body of an answer that was not asked for as a stream."""
-        assert self._whole is not None
-        return self._whole
-
-    async def settle(self) -> None:
-        """After the last event, let the connection end in order, so that it can be used again."""
-        if self._answer.is_complete:
-            return
-        try:
-            async with asyncio.timeout(SETTLE_S):
-                while await self._answer.readany():
-                    pass
-        except OSError:
-            return  # the answer is complete; only the connection is lost
-
-    def close(self) -> None:
-        """End the connection where it is still busy."""
-        self._silence.close()
-        self._answer.close()
 
 
 class Body(Protocol):
@@ -198,7 +90,7 @@ class WorkerClient:
             content = await _bounded(answer, MAX_ANSWER_BYTES if is_good else MAX_ERROR_BYTES)
         except OSError as error:
             answer.close()
-            raise _meaning(error) from error
+            raise meaning(error) from error
         except BaseException:
             answer.close()
             raise
@@ -246,13 +138,11 @@ class WorkerClient:
                 answer = _parsed(response.status, await _bounded(response.content, MAX_ANSWER_BYTES))
                 is_native = LEVEL_HEADER in response.headers
                 server = response.headers.get("Server", "")
-        models = _models(answer)
-        if is_native:
-            await self._ask("/readyz", timeout_s)
-            told = {"level": "native", **_told_environment(answer)}
-            return Capabilities("native", models, environment=told)
-        seen = {"level": "opaque", **_seen_environment(answer, server)}
-        return Capabilities("opaque", models, _vocabulary_sizes(answer), seen)
+        if not is_native:
+            return opaque_capabilities(answer, server)
+        capabilities = native_capabilities(answer)
+        await self._ask("/readyz", timeout_s)
+        return capabilities
 
     async def _post(self, path: str, body: bytes) -> aiohttp.ClientResponse:
         data: bytes | io.BytesIO = body if len(body) < LARGE_BYTES else io.BytesIO(body)
@@ -281,13 +171,7 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except (aiohttp.ClientError, OSError) as error:
-        raise _meaning(error) from error
-
-
-def _meaning(error: Exception) -> UpstreamError | UpstreamTimeout:
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        return WorkerUnreachable()
-    return UpstreamTimeout() if isinstance(error, TimeoutError) else UpstreamError()
+        raise meaning(error) from error
 
 
 async def _bounded(body: Body, max_bytes: int) -> bytes:
@@ -317,47 +201,3 @@ def _parsed(status: int, content: bytes) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise UpstreamError("The worker did not answer with a JSON object.")
     return answer
-
-
-def _models(answer: Mapping[str, Any]) -> dict[str, int | None]:
-    entries = answer.get("data")
-    if not isinstance(entries, list):
-        raise UpstreamError("The worker's /v1/models is no list of models.")
-    return {
-        entry["id"]: _context_length(entry)
-        for entry in entries
-        if isinstance(entry, dict) and isinstance(entry.get("id"), str)
-    }
-
-
-def _vocabulary_sizes(answer: Mapping[str, Any]) -> dict[str, int]:
-    sizes = {}
-    for entry in answer["data"]:
-        meta = entry.get("meta") if isinstance(entry, dict) else None
-        size = meta.get("n_vocab") if isinstance(meta, dict) else None
-        if type(size) is int and size > 1 and isinstance(entry.get("id"), str):
-            sizes[entry["id"]] = size
-    return sizes
-
-
-def _told_environment(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a native worker's own description; empty where it gives none, or far too much."""
-    for entry in answer["data"]:
-        gravity = entry.get("gravity") if isinstance(entry, dict) else None
-        told = gravity.get("environment") if isinstance(gravity, dict) else None
-        if isinstance(told, dict) and len(orjson.dumps(told)) <= MAX_ENVIRONMENT_BYTES:
-            return told
-    return {}
-
-
-def _seen_environment(answer: Mapping[str, Any], server: str) -> dict[str, Any]:
-    """Return what a server shows that says nothing of itself: its name, and who owns its models."""
-    owners = (entry.get("owned_by") for entry in answer["data"] if isinstance(entry, dict))
-    owner = next((each for each in owners if isinstance(each, str)), "")
-    seen = {"server": server[:MAX_WORD], "owned_by": owner[:MAX_WORD]}
-    return {name: value for name, value in seen.items() if value}
-
-
-def _context_length(entry: Mapping[str, Any]) -> int | None:
-    length = entry.get("max_model_len")
-    return length if isinstance(length, int) else None

@@ -12,8 +12,9 @@ from typing import Any
 from gateway.errors import ModelNotFound, NoWorkers, QueueFull, RequestError
 from gateway.pool.affinity import discounted, preferred
 from gateway.pool.breaker import Breaker
-from gateway.pool.client import Timeouts, WorkerClient
+from gateway.pool.client import WorkerClient
 from gateway.pool.patience import HedgeBudget, PatienceSettings, patience_s
+from gateway.pool.reply import Timeouts
 from gateway.pool.roster import Registration
 from gateway.pool.tokens import TokenCounter, TokenCounts
 from gateway.pool.worker import NOTHING, Worker, nobody

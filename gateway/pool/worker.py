@@ -9,7 +9,8 @@ from typing import Any
 
 from gateway.errors import RequestError
 from gateway.pool.breaker import Breaker, Verdict
-from gateway.pool.client import Capabilities, Level, WorkerClient
+from gateway.pool.capabilities import Capabilities, Level
+from gateway.pool.client import WorkerClient
 from gateway.pool.patience import BeginTimes
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from gateway.addresses import check_url, is_out_of_bounds, parsed
 from gateway.context.checked_transport import CheckedTransport
 from gateway.errors import UpstreamError, WorkerUnreachable
-from gateway.pool.client import Timeouts, WorkerClient
+from gateway.pool.client import WorkerClient
+from gateway.pool.reply import Timeouts
 from gateway.settings import GatewaySettings
 from tests.hostile.judge import Attacked
 from tests.servers.gateway import CHAT, PLAIN, StartGateway

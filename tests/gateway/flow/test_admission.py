@@ -15,7 +15,7 @@ from gateway.errors import NoWorkers, QueueFull, UpstreamError
 from gateway.flow.admission import Admission, QueueSettings
 from gateway.flow.attempt import Place
 from gateway.flow.line import Wanted
-from gateway.pool.client import Capabilities
+from gateway.pool.capabilities import Capabilities
 from gateway.pool.registry import Pool
 from gateway.settings import GatewaySettings
 from gateway.telemetry.metrics import Metrics

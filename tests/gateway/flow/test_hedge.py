@@ -17,8 +17,8 @@ from redis import Redis
 from gateway.flow.attempt import Attempt, Begun, Place
 from gateway.flow.hedge import Race
 from gateway.flow.turn import Turn
-from gateway.pool.client import Reply
 from gateway.pool.registry import Pool, RequestSize
+from gateway.pool.reply import Reply
 from gateway.pool.worker import Worker
 from gateway.settings import GatewaySettings
 from gateway.telemetry.metrics import Metrics

@@ -13,7 +13,7 @@ from time import monotonic
 import pytest
 
 from gateway.pool.affinity import LOAD_FACTOR, key_of, preferred, weight
-from gateway.pool.client import Capabilities
+from gateway.pool.capabilities import Capabilities
 from gateway.pool.registry import Pool
 from gateway.pool.worker import Lease, Worker
 from gateway.settings import GatewaySettings

@@ -13,7 +13,8 @@ import pytest
 import trustme
 
 from gateway.errors import UpstreamError, WorkerUnreachable
-from gateway.pool.client import Timeouts, WorkerClient
+from gateway.pool.client import WorkerClient
+from gateway.pool.reply import Timeouts
 
 PATH = "/v1/chat/completions"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

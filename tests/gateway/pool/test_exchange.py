@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from gateway.errors import UpstreamError, UpstreamRejected, UpstreamTimeout, WorkerUnreachable
-from gateway.pool.client import Reply, Timeouts, WorkerClient
+from gateway.pool.client import WorkerClient
 from gateway.pool.heads import Heads
+from gateway.pool.reply import Reply, Timeouts
 
 PATH = "/v1/chat/completions"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
