@@ -13,6 +13,7 @@ import torch
 from worker.decode.controller import Decider
 from worker.decode.vocabulary import Vocabulary
 from worker.engine.engine import Emit, Engine, EngineOptions, EngineStats
+from worker.engine.heap import Heap
 from worker.engine.loading import EngineSettings, LoadedModel, load_model
 from worker.engine.request import GenerationRequest
 from worker.thermo.entropic_time import StepCost
@@ -35,6 +36,7 @@ class EngineLoop:
             settings.prefill_chunk, settings.policy, settings.kv_tokens, settings.max_draft
         )
         self._engine = Engine(loaded.model, decider, loaded.eos_ids, options)
+        self._heap = Heap()
         self._commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -108,13 +110,17 @@ class EngineLoop:
         with torch.inference_mode():
             while self._obey():
                 self._engine.step()
+                self._heap.between_steps()
         log.info("engine stopped")
 
     def _obey(self) -> bool:
         """Carry out what others asked for, waiting where there is nothing else to do. False ends the loop."""
         while True:
+            is_idle = not self._engine.has_work
+            if is_idle:
+                self._heap.before_waiting()
             try:
-                command = self._commands.get(block=not self._engine.has_work)
+                command = self._commands.get(block=is_idle)
             except queue.Empty:
                 return True
             if command is None:

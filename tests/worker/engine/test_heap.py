@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+
+import pytest
+
+from worker.engine.heap import BUSY_S, IDLE_S, Heap
+
+MIB = 1 << 20
+
+
+def test_memory_goes_back_once_a_minute_under_load_and_sooner_before_waiting() -> None:
+    now, trimmed_at = [100.0], []
+    heap = Heap(lambda: trimmed_at.append(now[0]), lambda: now[0])
+    for now[0] in (100.0, 104.0):
+        heap.between_steps()
+        heap.before_waiting()
+    assert trimmed_at == []
+    now[0] = 100.0 + IDLE_S
+    heap.between_steps()
+    assert trimmed_at == []
+    heap.before_waiting()
+    assert trimmed_at == [105.0]
+    for now[0] in (105.0 + BUSY_S - 1, 105.0 + BUSY_S, 106.0 + BUSY_S):
+        heap.between_steps()
+    assert trimmed_at == [105.0, 105.0 + BUSY_S]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's heap")
+def test_what_lies_free_below_what_is_used_is_given_back() -> None:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    libc.free.argtypes = (ctypes.c_void_p,)
+    before = _resident_bytes()
+    blocks = [libc.malloc(64 * 1024) for _ in range(1024)]  # too small for a mapping of its own
+    for block in blocks:
+        ctypes.memset(block, 1, 64 * 1024)
+    for block in blocks[:-1]:
+        libc.free(block)
+    held = _resident_bytes()
+    now = [0.0]
+    heap = Heap(clock=lambda: now[0])
+    now[0] = IDLE_S
+    heap.before_waiting()
+    after = _resident_bytes()
+    libc.free(blocks[-1])
+    assert held - before > 48 * MIB
+    assert held - after > 48 * MIB
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
