@@ -191,7 +191,6 @@ def _turns(
     ]
     for engine in engines.values():
         engine.finish()
-        engine.step()  # frees the slots
     return turns[WARM_UP_TURNS:]
 
 
