@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,9 @@ import orjson
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
+from typer.testing import CliRunner
 
+from worker.bench.__main__ import app
 from worker.bench.weights import _differences, _loss
 
 TEXT = (
@@ -48,9 +48,8 @@ def test_bench_weights_writes_its_figures(tiny_model: Path, tmp_path: Path) -> N
     files = ["--data", str(data), "--json", str(report), "--model", str(tiny_model)]
     texts = ["--passages", "2", "--passage-tokens", "24", "--prompt-tokens", "20"]
     times = ["--batches", "1", "--turns", "2", "--rounds", "1"]
-    command = [sys.executable, "-m", "worker.bench", "weights", *files, *texts, *times]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, ["weights", *files, *texts, *times], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
     figures = orjson.loads(report.read_bytes())
     loss = figures["loss"]
     assert 0.0 <= loss["full"]["kl_mean"] < loss["int8"]["kl_mean"] < 0.5
@@ -60,7 +59,7 @@ def test_bench_weights_writes_its_figures(tiny_model: Path, tmp_path: Path) -> N
         assert row["full_ms"] > 0
         assert row["int8_ms"] > 0
         assert row["ratio_p10"] <= row["ratio"] <= row["ratio_p90"]
-    assert "int8" in done.stdout
+    assert "int8" in done.output
 
 
 def test_a_loss_is_what_two_distributions_worked_out_by_hand_differ_by() -> None:
