@@ -40,7 +40,8 @@ def why_decode_again(trace: ChoiceSteps, recorded: Mapping[str, Any], now: Mappi
     """Return why a recorded choice cannot be compared with one decoded alone by this worker; None if it can.
 
     ``recorded`` and ``now`` are the environments of the worker then and of this one. In bf16 and with
-    int8 weights a step rounds differently in another batch; in fp32 the differences stay below what moves a token.
+    int8 weights a step rounds differently in another batch; in fp32 the differences stay below what moves a
+    token.
     """
     if any(step.token_id == NO_TOKEN for step in trace.steps):
         return "the trace has no token ids"
