@@ -39,7 +39,7 @@ TOLERANCES: Mapping[str, Tolerance] = {
 
 
 def number_format(environment: Mapping[str, Any], default: str = "") -> str:
-    """Return what a worker with this environment rounds to: ``int8`` where its weights are, else the dtype."""
+    """Return what such a worker rounds to: ``int8`` where its weights are, else the dtype."""
     if environment.get("weight_format") == "int8":
         return "int8"
     return str(environment.get("dtype", default))

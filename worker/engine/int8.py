@@ -106,6 +106,6 @@ def _packed(weight: Tensor, bias: Tensor | None, spread: Tensor | None) -> Int8L
 
 @cache
 def _product() -> Callable[..., Tensor]:
-    """oneDNN's, found once: the way through ``torch.ops`` costs a microsecond a call."""
+    """oneDNN's, found once: the way through ``torch.ops`` costs microseconds a call."""
     product: Callable[..., Tensor] = torch.ops.onednn.qlinear_pointwise.default
     return product

@@ -71,6 +71,6 @@ def memory_of(packed: Tensor) -> MemoryRange:
 
 @cache
 def _product() -> Callable[..., Tensor]:
-    """oneDNN's, found once: the way through ``torch.ops`` costs a microsecond a call."""
+    """oneDNN's, found once: the way through ``torch.ops`` costs microseconds a call."""
     product: Callable[..., Tensor] = torch.ops.mkldnn._linear_pointwise.default
     return product
