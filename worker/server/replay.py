@@ -46,7 +46,6 @@ async def replay(request: Request) -> Response:
         "text": choice.text,
         "model": deps.model_name,
         "dtype": deps.engine.dtype,
-        "weight_format": deps.engine.weight_format,
     }
     if body.num_top is not None:
         answer |= {"environment": dict(deps.environment), **steps.shown(deps.engine.vocabulary)}
