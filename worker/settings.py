@@ -13,6 +13,7 @@ from redis import Redis
 from worker.models import BUNDLED_MODEL, cache_folder
 
 Dtype: TypeAlias = Literal["auto", "bf16", "fp32"]
+WeightFormat: TypeAlias = Literal["full", "int8"]
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0 * 366)]
 
@@ -37,6 +38,8 @@ class WorkerSettings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8081
     dtype: Dtype = "auto"
+    weights: WeightFormat = "full"
+    """``int8`` is faster and changes what the model says; ``docs/benchmarks.md`` has the loss."""
     threads: Count = Field(default_factory=_available_cpus)
     max_batch: Count = 32
     """Sequences that decode together; the others wait."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from gateway.replay.comparison import number_format
 from gateway.replay.environment import environment_changes
 from gateway.replay.recorded import Decoding
 from gateway.replay.side import Side, decoded_side, recorded_side
@@ -38,8 +39,9 @@ async def base_of(
 def why_decode_again(trace: ChoiceSteps, recorded: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """Return why a recorded choice cannot be compared with one decoded alone by this worker; None if it can.
 
-    ``recorded`` and ``now`` are the environments of the worker then and of this one. In bf16 a step
-    rounds differently in another batch; in fp32 the differences stay below what moves a token.
+    ``recorded`` and ``now`` are the environments of the worker then and of this one. In bf16 and with
+    int8 weights a step rounds differently in another batch; in fp32 the differences stay below what moves a
+    token.
     """
     if any(step.token_id == NO_TOKEN for step in trace.steps):
         return "the trace has no token ids"
@@ -48,7 +50,7 @@ def why_decode_again(trace: ChoiceSteps, recorded: Mapping[str, Any], now: Mappi
     if differing := environment_changes(recorded, now):
         return f"this worker differs from the one that decoded it ({', '.join(differing)})"
     largest = max((step.batch_size for step in trace.steps), default=1)
-    if largest > 1 and recorded.get("dtype") != "fp32":
+    if largest > 1 and number_format(recorded) != "fp32":
         return f"it was decoded in a batch of up to {largest}, where rounding differs"
     return None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import httpx
 
 from gateway.errors import ReplayError
-from gateway.replay.comparison import Comparison, Tolerance, compare, wider_tolerance
+from gateway.replay.comparison import Comparison, Tolerance, compare, number_format, wider_tolerance
 from gateway.replay.environment import environment_changes
 from gateway.replay.recorded import RecordedTurn
 from gateway.replay.worker import ReplayAnswer, replay_choice
@@ -61,7 +61,9 @@ async def replay_turn(
         raise ReplayError(f"turn {turn.id!r} has no recorded steps")
     first = replayed[0][1]
     recorded = turn.environment.get("worker") or {}
-    tolerance = wider_tolerance(str(recorded.get("dtype", first.dtype)), first.dtype)
+    tolerance = wider_tolerance(
+        number_format(recorded, first.dtype), number_format(first.environment, first.dtype)
+    )
     changes = environment_changes(recorded, first.environment) if recorded else ()
     choices = tuple(
         ChoiceReplay(

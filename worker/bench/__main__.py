@@ -94,5 +94,36 @@ def prefill(
     run_prefill(PrefillBench(folder, prompt_tokens, rounds, threads, dtype), json)
 
 
+@app.command()
+def weights(
+    data: Annotated[Path, typer.Option(help="Requests with documents, as for gravity eval context.")],
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    passages: Annotated[int, typer.Option(min=2, help="Texts that the loss is measured on.")] = 30,
+    passage_tokens: Annotated[int, typer.Option(min=2, help="Of every text.")] = 256,
+    batches: Annotated[str, typer.Option(help="Batch sizes, comma-separated.")] = "1,8,32",
+    turns: Annotated[int, typer.Option(min=1, help="Of five steps, for each batch size.")] = 12,
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Of the prompt that is read.")] = 1500,
+    rounds: Annotated[int, typer.Option(min=1, help="Of reading it.")] = 5,
+    threads: Annotated[int, typer.Option(min=1)] = 1,
+    dtype: Annotated[Literal["auto", "bf16", "fp32"], typer.Option()] = "auto",
+    model: Annotated[str, typer.Option(help="A folder, or a Hugging Face id in the cache.")] = BUNDLED_MODEL,
+) -> None:
+    """Compare int8 weights with full ones: what the model says, by float32, and what a step costs."""
+    from worker.bench.weights import WeightsBench, run_weights
+
+    try:
+        sizes = tuple(int(size) for size in batches.split(","))
+    except ValueError as error:
+        raise typer.BadParameter("give whole numbers, such as 1,8,32", param_hint="--batches") from error
+    try:
+        folder = resolve_model(model)
+    except ModelNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="--model") from error
+    bench = WeightsBench(
+        folder, data, passages, passage_tokens, sizes, turns, prompt_tokens, rounds, threads, dtype
+    )
+    run_weights(bench, json)
+
+
 if __name__ == "__main__":
     app()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from worker.engine.architecture import Architecture
-from worker.engine.weights import Linear, PlainLinear, packed_linear
+from worker.engine.linear import Linear, PlainLinear, packed_linear
 
 _ROUNDS = 5
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
 from worker.decode.vocabulary import Vocabulary
@@ -15,13 +16,23 @@ from worker.engine.architecture import Architecture, UnsupportedArchitectureErro
 from worker.engine.checkpoint import Checkpoint
 from worker.engine.hf import TransformersModel
 from worker.engine.huge_pages import move_to_huge_pages
+from worker.engine.int8 import Int8Linear
 from worker.engine.kv import KVBlocks, KVStore
+from worker.engine.linear import PackedLinear
 from worker.engine.model import Decoder, Embeddings, LanguageModel, Memory, Precision
 from worker.engine.policy import PolicyName
-from worker.engine.precision import Dtype, Processor, choose_dtype, choose_placements
+from worker.engine.precision import (
+    Dtype,
+    Processor,
+    UnsupportedFormatError,
+    WeightFormat,
+    choose_dtype,
+    choose_placements,
+    int8_placement,
+)
 from worker.engine.prefix import BLOCK_TOKENS
 from worker.engine.rotary import Rotary
-from worker.engine.weights import EMBEDDING, DecoderWeights, PackedLinear, Placement, head_name, load_weights
+from worker.engine.weights import EMBEDDING, DecoderWeights, Placement, head_name, load_weights
 from worker.trust import check_code, check_weights
 
 log = logging.getLogger(__name__)
@@ -49,6 +60,8 @@ class EngineSettings:
     """What is kept of beginnings that others may share; 0 keeps nothing."""
     max_draft: int = 16
     """The most that is drafted for a request in one step; 0 drafts nothing, whatever is asked for."""
+    weights: WeightFormat = "full"
+    """``int8`` is faster and changes what the model says; ``dtype`` is then that of keys and values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +78,9 @@ class LoadedModel:
 def load_model(settings: EngineSettings) -> LoadedModel:
     """Load a folder of config, tokenizer and safetensors: the Llama family by our decoder, the rest by hf.py.
 
-    Raises UnsupportedArchitectureError where neither can, OSError where files are missing, ModelRefusedError
-    where code that came with the model would have to run.
+    Raises UnsupportedArchitectureError where neither can, UnsupportedFormatError where the format of the
+    weights is not to be had, OSError where files are missing, ModelRefusedError where code that came with the
+    model would have to run.
     """
     check_weights(settings.model_path)
     check_code(settings.model_path)
@@ -85,11 +99,13 @@ def load_model(settings: EngineSettings) -> LoadedModel:
 
 
 def load_language_model(settings: EngineSettings, config: Any) -> LanguageModel:
-    """Load the weights alone. Raises UnsupportedArchitectureError, OSError."""
+    """Load the weights alone. Raises UnsupportedArchitectureError, UnsupportedFormatError, OSError."""
     processor = Processor.best()
     try:
         architecture = Architecture.from_config(config)
     except UnsupportedArchitectureError as reason:
+        if settings.weights != "full":
+            raise UnsupportedFormatError(f"int8 weights are for the Llama family: {reason}") from reason
         log.warning("served through transformers, which is slower: %s", reason)
         dtype = choose_dtype(settings.dtype, processor)
         return TransformersModel.load(settings.model_path, settings.max_batch, settings.max_context, dtype)
@@ -105,22 +121,31 @@ def _load_decoder(settings: EngineSettings, architecture: Architecture, processo
             table = Rotary.table(architecture, max_context, placement.dtype, placement.device)
             return Precision(load_weights(checkpoint, architecture, placement), table)
 
-        placement, wide_placement = choose_placements(dtype, processor, architecture)
+        placement, wide_placement = (
+            (int8_placement(processor, architecture), None)
+            if settings.weights == "int8"
+            else choose_placements(dtype, processor, architecture)
+        )
         narrow = load(placement)
         _use_huge_pages(narrow.weights)
         slots = KVStore(architecture, settings.max_batch, max_context, dtype, processor.device)
         return Decoder(
             architecture,
             Memory(slots, KVBlocks(slots, settings.prefix_tokens // BLOCK_TOKENS, BLOCK_TOKENS)),
-            _embeddings(checkpoint, architecture, placement),
+            _embeddings(checkpoint, architecture, placement, dtype),
             narrow,
             None if wide_placement is None else load(wide_placement),
         )
 
 
-def _embeddings(checkpoint: Checkpoint, architecture: Architecture, placement: Placement) -> Embeddings:
+def _embeddings(
+    checkpoint: Checkpoint, architecture: Architecture, placement: Placement, dtype: torch.dtype
+) -> Embeddings:
     name = f"{head_name(checkpoint, architecture)}.weight"
-    embedding = placement.place(checkpoint.read(EMBEDDING))
+    read = checkpoint.read(EMBEDDING)
+    if placement.rotation is not None:
+        return Embeddings(placement.rotation.rotate(read).to(dtype), checkpoint.read(name).to(dtype))
+    embedding = placement.place(read)
     if name == EMBEDDING and embedding.device.type == "cpu":
         return Embeddings(embedding, embedding)
     return Embeddings(embedding, checkpoint.read(name).to(placement.rounded_to))
@@ -131,7 +156,9 @@ _MAX_MOVED_BYTES = 512 << 20
 
 
 def _use_huge_pages(weights: DecoderWeights) -> None:
-    packed = [linear.memory for linear in weights.projections() if isinstance(linear, PackedLinear)]
+    packed = [
+        linear.memory for linear in weights.projections() if isinstance(linear, PackedLinear | Int8Linear)
+    ]
     if sum(memory.num_bytes for memory in packed) <= _MAX_MOVED_BYTES:
         log.debug("weights lie on %d huge pages", move_to_huge_pages(packed))
 

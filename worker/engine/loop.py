@@ -15,6 +15,7 @@ from worker.decode.vocabulary import Vocabulary
 from worker.engine.engine import Emit, Engine, EngineOptions, EngineStats
 from worker.engine.heap import Heap
 from worker.engine.loading import EngineSettings, LoadedModel, load_model
+from worker.engine.precision import WeightFormat
 from worker.engine.request import GenerationRequest
 from worker.thermo.entropic_time import StepCost
 
@@ -68,8 +69,15 @@ class EngineLoop:
         return "bf16" if self._loaded.model.dtype == torch.bfloat16 else "fp32"
 
     @property
+    def weight_format(self) -> WeightFormat:
+        """``full``: as the dtype has them; ``int8``: rounded further."""
+        return self.settings.weights
+
+    @property
     def large_products_dtype(self) -> str:
         """What prompts and large batches are multiplied in: ``fp32`` where there are copies for it."""
+        if self.settings.weights == "int8":
+            return "int8"
         return "fp32" if self._loaded.model.has_wide_copy else self.dtype
 
     @property

@@ -132,7 +132,7 @@ class Decoder:
         self.vocab_size = architecture.vocab_size
         self.num_slots = store.num_slots
         self.max_context = store.slot_tokens
-        self.dtype = narrow.weights.dtype
+        self.dtype = store.dtype
         self.step_cost = StepCost(architecture.num_parameters, architecture.kv_width)
         self._architecture = architecture
         self._store = store

@@ -8,12 +8,22 @@ from typing import Literal, TypeAlias
 import torch
 
 from worker.engine.architecture import Architecture
-from worker.engine.weights import Placement, PlainLinear, packed_linear
+from worker.engine.int8 import int8_linear, spread_int8_linear
+from worker.engine.linear import PlainLinear, packed_linear
+from worker.engine.rotation import Rotation
+from worker.engine.weights import Placement
 
 Dtype: TypeAlias = Literal["auto", "bf16", "fp32"]
 
+WeightFormat: TypeAlias = Literal["full", "int8"]
+"""What the weights are rounded to: the dtype alone, or 8-bit integers, which changes what the model says."""
+
 MAX_WIDE_BYTES = 2 << 30
 """A model whose float32 copy is larger keeps to bf16 alone."""
+
+
+class UnsupportedFormatError(Exception):
+    """Weights cannot be had in this format here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,8 @@ class Processor:
     """AMX: bf16 products are faster than float32's at every size."""
     can_prepack: bool
     """oneDNN is there, and has kernels for bf16."""
+    has_int8_dot_products: bool = False
+    """AVX-512 VNNI, AVX-VNNI or AMX, and oneDNN: without them its sums of byte products saturate."""
 
     @classmethod
     def best(cls) -> Processor:
@@ -35,11 +47,13 @@ class Processor:
         features = torch.cpu.get_capabilities()
         has_tiles = bool(features.get("amx_bf16"))
         has_onednn = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+        has_dot_products = any(features.get(name) for name in ("avx512_vnni", "avx_vnni", "amx_int8"))
         return cls(
             torch.device("cpu"),
             has_bf16=has_tiles or bool(features.get("avx512_bf16")),
             has_bf16_tiles=has_tiles,
             can_prepack=has_onednn and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()),
+            has_int8_dot_products=has_onednn and has_dot_products,
         )
 
 
@@ -66,3 +80,24 @@ def choose_placements(
     if processor.has_bf16_tiles or 4 * architecture.num_parameters > MAX_WIDE_BYTES:
         return narrow, None
     return narrow, Placement(dtype, torch.float32, device, make_linear, folds_norms=True)
+
+
+def int8_placement(processor: Processor, architecture: Architecture) -> Placement:
+    """Return how to lay int8 weights out: one set for every size, since integers are the fastest at all.
+
+    They are rounded once, from what the checkpoint holds. Raises UnsupportedFormatError.
+    """
+    if not processor.has_int8_dot_products:
+        raise UnsupportedFormatError(
+            "int8 weights need a CPU with AVX-512 VNNI, AVX-VNNI or AMX, and torch with oneDNN; "
+            f"this worker computes on {processor.device.type} without them"
+        )
+    return Placement(
+        torch.float32,
+        torch.float32,
+        processor.device,
+        int8_linear,
+        folds_norms=True,
+        rotation=Rotation.of(architecture.hidden_size),
+        make_down=spread_int8_linear,
+    )

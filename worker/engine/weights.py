@@ -1,10 +1,10 @@
-"""Weights laid out for decoding: projections fused, norms folded in, prepacked where oneDNN can."""
+"""Weights laid out for decoding: projections fused, norms folded in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -12,55 +12,8 @@ from torch import Tensor
 
 from worker.engine.architecture import Architecture
 from worker.engine.checkpoint import Checkpoint
-from worker.engine.huge_pages import MemoryRange
-
-
-class Linear(Protocol):
-    """A projection [tokens, inputs] -> [tokens, outputs]."""
-
-    def __call__(self, x: Tensor) -> Tensor: ...
-
-
-@dataclass(frozen=True, slots=True)
-class PlainLinear:
-    """The projection as torch has it: any device, any dtype."""
-
-    weight: Tensor
-    bias: Tensor | None = None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
-
-
-@dataclass(frozen=True, slots=True)
-class PackedLinear:
-    """The projection with its weight in oneDNN's blocked layout, reordered once."""
-
-    packed: Tensor
-    bias: Tensor | None = None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        y: Tensor = torch.ops.mkldnn._linear_pointwise.default(x, self.packed, self.bias, "none", [], "")
-        return y
-
-    @property
-    def memory(self) -> MemoryRange:
-        """Where the blocked weight lies."""
-        address: int = torch.ops.mkldnn.data_ptr(self.packed)
-        num_bytes: int = torch.ops.mkldnn._nbytes(self.packed)
-        return MemoryRange(address, num_bytes)
-
-
-LinearFactory: TypeAlias = Callable[[Tensor, Tensor | None], Linear]
-
-_PACKED_FOR_ROWS = 32
-"""oneDNN picks the blocked layout for this many rows; measured as good as the exact count from 1 to 256."""
-
-
-def packed_linear(weight: Tensor, bias: Tensor | None) -> Linear:
-    """Prepack a CPU weight [outputs, inputs], bfloat16 or float32."""
-    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _PACKED_FOR_ROWS)
-    return PackedLinear(packed, bias)
+from worker.engine.linear import Linear, LinearFactory
+from worker.engine.rotation import Rotation
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +107,10 @@ class Placement:
     make_linear: LinearFactory
     folds_norms: bool
     """Faster in eager mode, but other roundings than transformers'."""
+    rotation: Rotation | None = None
+    """The basis that the residual stream is in, if not its own; wants folded norms."""
+    make_down: LinearFactory | None = None
+    """Another factory for the projection behind the gate, whose inputs have outliers."""
 
     def place(self, tensor: Tensor) -> Tensor:
         """Round, widen and move one tensor."""
@@ -193,27 +150,37 @@ class _Reader:
             ),
             query_norm=self.optional(attention + "q_norm.weight"),
             key_norm=self.optional(attention + "k_norm.weight"),
-            attention_output=self.linear([attention + "o_proj"]),
+            attention_output=self.writer(attention + "o_proj", self.placement.make_linear),
             gate_up=self.normed(prefix + "post_attention_layernorm", [mlp + "gate_proj", mlp + "up_proj"]),
-            down=self.linear([mlp + "down_proj"]),
+            down=self.writer(mlp + "down_proj", self.placement.make_down or self.placement.make_linear),
         )
 
     def normed(self, norm_name: str, linear_names: list[str]) -> NormedLinear:
         norm_weight = self.checkpoint.read(f"{norm_name}.weight")
         if self.placement.folds_norms:
             folded = FoldedNorm.of(norm_weight.shape[0], self.norm_eps)
-            return NormedLinear(folded, self.linear(linear_names, norm_weight))
+            return NormedLinear(folded, self.reader(linear_names, norm_weight))
         norm = RMSNorm(self.placement.place(norm_weight).float(), self.norm_eps)
-        return NormedLinear(norm, self.linear(linear_names))
+        return NormedLinear(norm, self.reader(linear_names))
 
-    def linear(self, names: list[str], norm_weight: Tensor | None = None) -> Linear:
-        """Stack projections of one input into one."""
+    def reader(self, names: list[str], norm_weight: Tensor | None = None) -> Linear:
+        """Stack projections that read the residual stream into one."""
         weight = torch.cat([self.checkpoint.read(f"{name}.weight") for name in names])
         if norm_weight is not None:
             weight = FoldedNorm.fold(norm_weight, weight)
+        if self.placement.rotation is not None:
+            weight = self.placement.rotation.rotate(weight)
         biases = [self.optional(f"{name}.bias") for name in names]
         bias = torch.cat([b for b in biases if b is not None]) if biases[0] is not None else None
         return self.placement.make_linear(self.placement.place(weight), bias)
+
+    def writer(self, name: str, make_linear: LinearFactory) -> Linear:
+        """A projection that writes the residual stream."""
+        weight, bias = self.checkpoint.read(f"{name}.weight"), self.optional(f"{name}.bias")
+        if self.placement.rotation is not None:
+            weight = self.placement.rotation.rotate_outputs(weight)
+            bias = None if bias is None else self.placement.rotation.rotate(bias)
+        return make_linear(self.placement.place(weight), bias)
 
     def optional(self, name: str) -> Tensor | None:
         return self.placement.place(self.checkpoint.read(name)) if name in self.checkpoint else None

@@ -30,6 +30,7 @@ def environment_of(engine: EngineLoop, model_name: str) -> dict[str, Any]:
         "model": model_name,
         "weights": weights_digest(settings.model_path),
         "dtype": engine.dtype,
+        "weight_format": engine.weight_format,
         "large_products": engine.large_products_dtype,
         "device": _device(),
         "threads": settings.num_threads,

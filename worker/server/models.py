@@ -35,6 +35,7 @@ def _model(deps: Deps) -> dict[str, Any]:
         "gravity": {
             "protocol": PROTOCOL_VERSION,
             "dtype": deps.engine.dtype,
+            "weight_format": deps.engine.weight_format,
             "model": deps.model_name,
             "environment": dict(deps.environment),
         },

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 
 from worker.engine.architecture import UnsupportedArchitectureError
 from worker.engine.loop import EngineLoop, EngineSettings
+from worker.engine.precision import UnsupportedFormatError
 from worker.server.app import create_app
 from worker.server.connection import bounded
 from worker.server.roster import Roster
@@ -33,6 +34,7 @@ def serve(settings: WorkerSettings, model_folder: Path) -> int:
             EngineSettings(
                 model_path=model_folder,
                 dtype=settings.dtype,
+                weights=settings.weights,
                 num_threads=settings.threads,
                 max_batch=settings.max_batch,
                 max_context=settings.max_context,
@@ -43,7 +45,7 @@ def serve(settings: WorkerSettings, model_folder: Path) -> int:
                 max_draft=settings.max_draft,
             )
         )
-    except (ModelRefusedError, UnsupportedArchitectureError) as error:
+    except (ModelRefusedError, UnsupportedArchitectureError, UnsupportedFormatError) as error:
         log.error("the worker cannot start: %s", error)
         return 2
     app = create_app(settings, engine)
@@ -77,7 +79,8 @@ class WorkerServer(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         host = f"[{host}]" if ":" in host else host
-        log.info("ready", extra={"url": f"http://{host}:{port}", "model": self._settings.model})
+        told = {"model": self._settings.model, "weight_format": self._settings.weights}
+        log.info("ready", extra={"url": f"http://{host}:{port}", **told})
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._loop is None or self._draining is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.replay.base import why_decode_again
-from gateway.replay.comparison import TOLERANCES, wider_tolerance
+from gateway.replay.comparison import TOLERANCES, number_format, wider_tolerance
 from gateway.replay.environment import environment_changes
 from gateway.trace.steps import ChoiceSteps
 from worker.protocol import NO_TOKEN, StepRecord
@@ -62,5 +62,13 @@ def test_otherwise_it_is_decoded_again(recorded: ChoiceSteps, then: dict[str, An
 
 def test_the_tolerance_is_the_coarser_formats() -> None:
     assert wider_tolerance("fp32", "fp32") == TOLERANCES["fp32"]
-    for pair in (("fp32", "bf16"), ("bf16", "fp32"), ("bf16", "bf16"), ("fp8", "fp32")):
+    for pair in (("fp32", "bf16"), ("bf16", "fp32"), ("bf16", "bf16"), ("fp8", "fp32"), ("int8", "int8")):
         assert wider_tolerance(*pair) == TOLERANCES["bf16"]
+
+
+def test_int8_weights_are_the_coarsest_whatever_keys_and_values_are_in() -> None:
+    rounded = {**WORKER, "dtype": "fp32", "weight_format": "int8"}
+    assert number_format(rounded) == "int8"
+    assert number_format({**WORKER, "weight_format": "full"}) == number_format(WORKER) == "bf16"
+    assert number_format({}, "fp32") == "fp32"
+    assert "a batch of up to 4" in (why_decode_again(trace(batch_size=4), rounded, rounded) or "")

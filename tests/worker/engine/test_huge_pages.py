@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 
 from worker.engine.huge_pages import PAGE_BYTES, MemoryRange, move_to_huge_pages
-from worker.engine.weights import PackedLinear, packed_linear
+from worker.engine.linear import PackedLinear, packed_linear
 
 
 def test_moving_changes_no_weight() -> None:

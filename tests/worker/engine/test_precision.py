@@ -14,6 +14,7 @@ from worker.engine.architecture import Architecture
 from worker.engine.batch import Piece
 from worker.engine.checkpoint import Checkpoint
 from worker.engine.kv import KVBlocks, KVStore
+from worker.engine.linear import PlainLinear, packed_linear
 from worker.engine.model import Decoder, Embeddings, Memory, Precision
 from worker.engine.precision import MAX_WIDE_BYTES, Processor, choose_dtype, choose_placements
 from worker.engine.prefix import BLOCK_TOKENS
@@ -22,10 +23,8 @@ from worker.engine.weights import (
     EMBEDDING,
     FoldedNorm,
     Placement,
-    PlainLinear,
     RMSNorm,
     load_weights,
-    packed_linear,
 )
 
 if TYPE_CHECKING:
