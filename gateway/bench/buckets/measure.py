@@ -15,7 +15,7 @@ import orjson
 from gateway.bench.buckets.arms import ARMS, MAX_TOKENS, Arm, Drafts, task_of, write_tasks
 from gateway.bench.buckets.site import Site, running
 from gateway.bench.serve.arrivals import Arrivals
-from gateway.bench.serve.driving import MODEL, drive
+from gateway.bench.serve.driving import drive
 from gateway.bench.serve.figures import Block
 from gateway.bench.serve.mix import JSON, OPEN, SHORT, Job, draw_jobs
 
@@ -43,17 +43,21 @@ class BucketsPlan:
 class Routed:
     """One request with the gateway that it goes to. It ends where the model ends it."""
 
-    kind: str
+    job: Job
     url: str
+    model: str
     task: str
-    text: str
     seed: int
+
+    @property
+    def kind(self) -> str:
+        return self.job.kind
 
     def body(self) -> bytes:
         return orjson.dumps(
             {
-                "model": MODEL,
-                "messages": [{"role": "user", "content": self.text}],
+                "model": self.model,
+                "messages": [{"role": "user", "content": self.job.text}],
                 "task": self.task,
                 "seed": self.seed,
                 "stream": True,
@@ -84,34 +88,31 @@ async def measure(plan: BucketsPlan, tell: Tell) -> Measured:
         tell(f"starting two workers and the gateways {', '.join(names)}")
         site = await stack.enter_async_context(running(plan.model_folder, folder, names))
         for arm in plan.arms:
-            await _block(arm, site, plan, WARM_UP)  # loads what is loaded late
+            await run_block(arm, site, plan, WARM_UP)  # loads what is loaded late
         before = os.getloadavg()[0]
         for number in range(plan.num_blocks):
             first = number % len(plan.arms)
             for arm in (*plan.arms[first:], *plan.arms[:first]):
                 tell(f"block {number + 1} of {plan.num_blocks}: {arm.name}")
-                blocks[arm.name].append(await _block(arm, site, plan, number))
+                blocks[arm.name].append(await run_block(arm, site, plan, number))
         placed = {name: await site.placed(name) for name in site.urls}
     return Measured(blocks, placed, (before, os.getloadavg()[0]))
 
 
-async def _block(arm: Arm, site: Site, plan: BucketsPlan, number: int) -> Block:
-    asked = requests_of(arm, site.urls, plan, number)
+async def run_block(arm: Arm, site: Site, plan: BucketsPlan, number: int) -> Block:
+    """Let ``arm`` answer block ``number``."""
+    asked = requests_of(arm, site, plan, number)
     before_s = site.cpu_s(arm.gateways)
     driven = await drive("", asked, Arrivals(rate_per_s=plan.rate_per_s), (plan.seed, number))
     return Block(driven, site.cpu_s(arm.gateways) - before_s)
 
 
-def requests_of(arm: Arm, urls: Mapping[str, str], plan: BucketsPlan, number: int) -> list[Routed]:
+def requests_of(arm: Arm, site: Site, plan: BucketsPlan, number: int) -> list[Routed]:
     """Return the requests of block ``number`` as ``arm`` sends them."""
     jobs = draw_jobs(plan.shares, plan.num_requests, (plan.seed, number))
     gateways = arm.gateways
     coins = np.random.default_rng((plan.seed, number, 1)).integers(0, len(gateways), len(jobs))
     return [
-        _routed(job, arm, urls[gateways[coin]], seed)
+        Routed(job, site.urls[gateways[coin]] + CHAT, site.model, task_of(job.kind, arm), seed)
         for seed, (job, coin) in enumerate(zip(jobs, coins, strict=True))
     ]
-
-
-def _routed(job: Job, arm: Arm, url: str, seed: int) -> Routed:
-    return Routed(job.kind, url + CHAT, task_of(job.kind, arm), job.text, seed)

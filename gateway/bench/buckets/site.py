@@ -38,6 +38,8 @@ class Site:
     urls: Mapping[str, str]
     gateways: Mapping[str, Usage]
     workers: Sequence[Usage]
+    model: str
+    """What the workers call theirs."""
 
     def cpu_s(self, gateways: Sequence[str]) -> float:
         """Return the processor time so far of both workers and of these gateways."""
@@ -72,10 +74,12 @@ async def running(
         shared = {"NG_REDIS_URL": valkey_url(port)}
         ports = {name: free_port() for name in BUCKETS}
         workers = [
-            await start(_worker(name, model_folder, shared | {"NG_WORKER_PORT": str(ports[name])}))
+            await start(worker_command(name, model_folder, shared | {"NG_WORKER_PORT": str(ports[name])}))
             for name in BUCKETS
         ]
-        gateways = {name: await start(_gateway(name, ports, config_folder, shared)) for name in gateway_names}
+        gateways = {
+            name: await start(gateway_command(name, ports, config_folder, shared)) for name in gateway_names
+        }
         for worker in workers:
             await worker.wait_ready(READY_S)
         urls = {name: str((await child.wait_ready(READY_S))["url"]) for name, child in gateways.items()}
@@ -85,10 +89,12 @@ async def running(
             urls,
             {name: Usage(child.pid, name) for name, child in gateways.items()},
             [Usage(worker.pid, worker.name) for worker in workers],
+            MODEL,
         )
 
 
-def _worker(name: str, model_folder: Path, shared: Mapping[str, str]) -> Command:
+def worker_command(name: str, model_folder: Path, shared: Mapping[str, str]) -> Command:
+    """Return what starts a worker with the settings of this name."""
     environment = {
         **shared,
         "NG_WORKER_MODEL": str(model_folder),
@@ -102,7 +108,10 @@ def _worker(name: str, model_folder: Path, shared: Mapping[str, str]) -> Command
     return Command(f"worker {name}", (sys.executable, "-m", "worker"), environment)
 
 
-def _gateway(name: str, ports: Mapping[str, int], config_folder: Path, shared: Mapping[str, str]) -> Command:
+def gateway_command(
+    name: str, ports: Mapping[str, int], config_folder: Path, shared: Mapping[str, str]
+) -> Command:
+    """Return what starts the gateway of this name before workers at these ports."""
     urls = {worker: f"http://{LOOPBACK}:{ports[worker]}" for worker in GATEWAYS[name]}
     environment = {
         **shared,

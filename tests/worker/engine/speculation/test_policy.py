@@ -116,9 +116,19 @@ def test_what_came_true_counts_also_where_nothing_was_drafted() -> None:
     text = [1, 2, 3, 1]
     before = drafter.propose(text, 0.5, 0)
     assert before.chances == ()
-    drafter.observe([2])  # as the look-up foresaw: 0.5 + 0.2 * (1 - 0.5)
-    assert drafter.propose([*text, 2], 0.5, 1).chances[0] == pytest.approx(
-        0.6457, abs=1e-4
-    )  # 1 / (1 + e^-0.6)
+    # 0.6225 was foreseen, 1 / (1 + e^-0.5), and it came: agreement 0.5 + 0.2 * (1 - 0.5), and the constant of
+    # the log odds 0.4 * (1 - 0.6225) = 0.151.
+    drafter.observe([2])
+    assert drafter.propose([*text, 2], 0.5, 1).chances[0] == pytest.approx(0.6794, abs=1e-4)  # e^-0.751
+    # It did not come: agreement 0.48, and 0.151 - 0.4 * 0.6794.
     drafter.observe([9])
-    assert drafter.propose([*text, 2, 9, 1], 0.5, 1).chances[0] == pytest.approx(0.6177, abs=1e-4)  # e^-0.48
+    assert drafter.propose([*text, 2, 9, 1], 0.5, 1).chances[0] == pytest.approx(0.5888, abs=1e-4)  # e^-0.359
+
+
+def test_each_token_of_a_draft_is_held_against_its_own_chance() -> None:
+    drafter = Drafter(SpeculationControls(mode="fixed", max_draft=2), EVEN)
+    text = [1, 2, 3, 4, 1]
+    assert drafter.propose(text, 0.5, 9).chances == (0.5, 0.25)
+    # Two right at one half each move the constant by 0.4 * 0.5 twice: 1 / (1 + e^-0.4).
+    drafter.observe([2, 3])
+    assert drafter.propose([*text, 2, 3], 0.5, 9).chances[0] == pytest.approx(0.5987, abs=1e-4)
