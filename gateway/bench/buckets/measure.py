@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from gateway.bench.serve.figures import Block
 from gateway.bench.serve.mix import JSON, OPEN, SHORT, Job, draw_jobs
 
 CHAT = "/v1/chat/completions"
-WARM_UP = 1_000_000
+WARM_UP, WARM_UP_PER_S = 1_000_000, 10.0
 Tell = Callable[[str], None]
 
 
@@ -87,8 +87,9 @@ async def measure(plan: BucketsPlan, tell: Tell) -> Measured:
         names = dict.fromkeys(name for arm in plan.arms for name in arm.gateways)
         tell(f"starting two workers and the gateways {', '.join(names)}")
         site = await stack.enter_async_context(running(plan.model_folder, folder, names))
+        warm_up = replace(plan, num_requests=len(plan.shares), rate_per_s=WARM_UP_PER_S)
         for arm in plan.arms:
-            await run_block(arm, site, plan, WARM_UP)  # loads what is loaded late
+            await run_block(arm, site, warm_up, WARM_UP)  # loads what is loaded late
         before = os.getloadavg()[0]
         for number in range(plan.num_blocks):
             first = number % len(plan.arms)

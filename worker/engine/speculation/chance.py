@@ -10,8 +10,6 @@ from worker.engine.speculation.lookup import Match
 AGREEMENT_HISTORY = 0.8
 """Weight of the past in the share of tokens that the look-up foresaw."""
 FIRST_AGREEMENT = 0.5
-SHIFT_RATE = 0.4
-"""How far the log odds follow each token that was likelier or less likely than it should have been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +21,6 @@ class Evidence:
     """H of the step that gave the last token."""
     agreement: float
     """Share of the last tokens that the look-up foresaw, in [0, 1]."""
-    shift: float = 0.0
-    """What this request's tokens so far add to the log odds: it may copy more than others, or less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ class ChanceModel:
     def chances(self, evidence: Evidence, num_tokens: int) -> tuple[float, ...]:
         """Return for each of a draft's first tokens the chance that it and all before it are right."""
         match = evidence.match
-        steady = self.base + self.per_agreement * evidence.agreement + evidence.shift
+        steady = self.base + self.per_agreement * evidence.agreement
         first = (
             self.per_nat * evidence.entropy_nats
             + self.per_discord * (1.0 - match.num_alike / match.num_seen)

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from worker.engine.speculation.chance import (
-    AGREEMENT_HISTORY,
-    FIRST_AGREEMENT,
-    SHIFT_RATE,
-    ChanceModel,
-    Evidence,
-)
+from worker.engine.speculation.chance import AGREEMENT_HISTORY, FIRST_AGREEMENT, ChanceModel, Evidence
 from worker.engine.speculation.lookup import LookupIndex
 from worker.protocol import SpeculationControls
 
@@ -33,33 +27,25 @@ class Drafter:
         self._index = LookupIndex(controls.min_match)
         self._agreement = FIRST_AGREEMENT
         self._foreseen: tuple[int, ...] = ()
-        self._chances: tuple[float, ...] = ()
-        """Of what is foreseen."""
-        self._shift = 0.0
 
     def propose(self, token_ids: Sequence[int], entropy_nats: float, max_tokens: int) -> Draft:
         """Return at most ``max_tokens`` tokens that may follow the text; none where it is new."""
         match = self._index.find(token_ids)
         if match is None:
-            self._foreseen = self._chances = ()
+            self._foreseen = ()
             return Draft()
         num_tokens = min(self.controls.max_draft, max_tokens)
         # One more than may be drafted: also what is not drafted shows whether the look-up would be right.
         self._foreseen = _continued(token_ids, match.follows, num_tokens + 1)
-        evidence = Evidence(match, entropy_nats, self._agreement, self._shift)
-        self._chances = self._model.chances(evidence, num_tokens + 1)
-        return Draft(self._foreseen[:num_tokens], self._chances[:num_tokens])
+        evidence = Evidence(match, entropy_nats, self._agreement)
+        return Draft(self._foreseen[:num_tokens], self._model.chances(evidence, num_tokens))
 
     def observe(self, emitted: Sequence[int]) -> None:
         """Take in what really came, and so how much of what was foreseen was right."""
-        before = 1.0
-        for foreseen, chance, token_id in zip(self._foreseen, self._chances, emitted, strict=False):
+        for foreseen, token_id in zip(self._foreseen, emitted, strict=False):
             is_right = foreseen == token_id
             self._agreement += (1.0 - AGREEMENT_HISTORY) * (is_right - self._agreement)
-            # The gradient of the log likelihood by the regression's constant: an own one for each request.
-            self._shift += SHIFT_RATE * (is_right - chance / before)
-            before = chance
-        self._foreseen = self._chances = ()
+        self._foreseen = ()
 
 
 def _continued(token_ids: Sequence[int], follows: int, count: int) -> tuple[int, ...]:
