@@ -11,8 +11,9 @@ import pytest
 from gateway.errors import NoWorkers, QueueFull
 from gateway.pool.breaker import Breaker
 from gateway.pool.capabilities import Capabilities
-from gateway.pool.client import Timeouts, WorkerClient
+from gateway.pool.client import WorkerClient
 from gateway.pool.registry import Pool
+from gateway.pool.reply import Timeouts
 from gateway.pool.roster import Registration
 from gateway.pool.suiting import SPILL_FACTOR, pool_of, suited
 from gateway.pool.worker import Worker
