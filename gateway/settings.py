@@ -21,6 +21,7 @@ LaneOverride: TypeAlias = Literal["auto", "anyone", "admin"]
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0)]
+Bucket = Annotated[int, Field(ge=0, le=63)]
 
 
 def _state_folder() -> Path:
@@ -89,6 +90,8 @@ class GatewaySettings(BaseSettings):
 
     workers: Annotated[tuple[str, ...], NoDecode] = ("http://127.0.0.1:8081",)
     """Base URLs, separated by commas."""
+    worker_buckets: dict[str, tuple[Bucket, ...]] = {}
+    """Which buckets a worker of these is for, as a JSON object by URL; the others are for all."""
     worker_api_key: SecretStr | None = None
     """Sent to workers as a bearer token; a client's own key never is."""
     worker_api_key_file: str | None = None
@@ -268,6 +271,16 @@ class GatewaySettings(BaseSettings):
         if len(set(workers)) != len(workers):
             raise ValueError("a worker is named twice")
         return workers
+
+    @field_validator("worker_buckets")
+    @classmethod
+    def _of_known_workers(
+        cls, buckets: dict[str, tuple[int, ...]], info: ValidationInfo
+    ) -> dict[str, tuple[int, ...]]:
+        by_url = {url.rstrip("/"): named for url, named in buckets.items()}
+        if unknown := by_url.keys() - set(info.data.get("workers", ())):
+            raise ValueError(f"NG_WORKERS does not name {', '.join(sorted(unknown))}")
+        return by_url
 
     @field_validator("redis_url")
     @classmethod

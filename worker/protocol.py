@@ -162,8 +162,9 @@ class SpeculationControls(WireModel):
     """
 
     mode: Literal["off", "fixed", "entropy"] = "off"
-    """fixed: ``max_draft`` tokens wherever the text's end was seen before. entropy: as many as their chance
-    (of the match, H and what came true lately) is worth, shared out over the batch."""
+    """fixed: ``max_draft`` tokens wherever the text's end was seen before, beside other requests where all of
+    them are worth it. entropy: as many as their chance (of the match, H and what came true lately) is worth,
+    shared out over the batch."""
     max_draft: Annotated[int, Field(ge=1, le=64)] = 8
     """Tokens drafted in one step; the worker may allow fewer."""
     min_match: Annotated[int, Field(ge=1, le=4)] = 1

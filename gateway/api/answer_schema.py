@@ -72,6 +72,7 @@ class GravityObject(Pruning):
     bucket: int | None
     expected_s: float | None
     worker: str
+    bucket_pool: Literal["own", "shared", "other"] | None
     warnings: list[str]
 
 

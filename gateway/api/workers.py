@@ -19,8 +19,8 @@ from gateway.api.state import deps_of
 from gateway.errors import Conflict, InvalidRequest, NotFound, RequestTooLarge, StoreUnavailable
 from gateway.flow.deps import Deps
 from gateway.pool.registry import WorkerStatus
-from gateway.pool.roster import Registration
-from gateway.settings import check_worker_url
+from gateway.pool.roster import Registration, Wish
+from gateway.settings import Bucket, check_worker_url
 
 MAX_LIFETIME_S = 30 * 86_400.0
 
@@ -35,6 +35,8 @@ class WorkerBody(Body):
     """Without one it stays until it is taken out."""
     drains: bool = False
     """No new turns; open ones finish. This may be said of a worker of NG_WORKERS too."""
+    buckets: list[Bucket] = Field(default_factory=list, max_length=64)
+    """Which it is for, of a worker of NG_WORKERS in place of NG_WORKER_BUCKETS; none are all."""
 
 
 class WorkerQuery(Query):
@@ -62,7 +64,7 @@ async def register_worker(request: Request) -> Response:
     who = caller_of(request.scope).name
     sent = as_body(WorkerBody, parsed(await read_body(request, deps.settings.max_body_bytes)))
     url = _checked(sent.url, deps)
-    await deps.roster.register(url, by=who, lifetime_s=sent.lifetime_s, drains=sent.drains)
+    await deps.roster.register(Wish(url, sent.lifetime_s, sent.drains, tuple(sent.buckets)), who)
     return await _listed(deps)
 
 

@@ -123,6 +123,36 @@ def ablation(
     _deliver(report, json, print_report)
 
 
+@app.command()
+def buckets(
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    rate: Annotated[float, typer.Option(min=0.01, help="Requests a second, Poisson.")] = 0.6,
+    mix: Annotated[
+        str, typer.Option(help="Shares of the kinds short, json and open.")
+    ] = "short=1,json=1,open=1",
+    requests: Annotated[int, typer.Option(min=1, help="In each block.")] = 12,
+    blocks: Annotated[int, typer.Option(min=1)] = 5,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    drafts: Annotated[str, typer.Option(help="How tasks draft: entropy or fixed.")] = "entropy",
+    max_draft: Annotated[int, typer.Option(min=1, max=64, help="Of the tasks.")] = 8,
+    arms: Annotated[str, typer.Option(help="Comma-separated.")] = "buckets,load,random,no drafts",
+) -> None:
+    """Compare buckets with random and with least loaded, over two workers of different settings."""
+    from rich.console import Console
+
+    from gateway.bench.buckets.arms import arms_named, drafts_named, kinds_of
+    from gateway.bench.buckets.measure import BucketsPlan, measure
+    from gateway.bench.buckets.report import print_report, report_of
+    from gateway.bench.serve.mix import parse_shares
+    from gateway.stack.signals import until_signal
+
+    console = Console(stderr=True)
+    shares, mode, chosen = kinds_of(parse_shares(mix)), drafts_named(drafts), arms_named(arms)
+    plan = BucketsPlan(_bundled_model(), rate, shares, requests, blocks, seed, mode, max_draft, chosen)
+    measured = asyncio.run(until_signal(measure(plan, lambda said: console.print(said, style="dim"))))
+    _deliver(report_of(measured, plan), json, print_report)
+
+
 def _deliver(
     report: dict[str, Any], json: Path | None, show: Callable[[dict[str, Any], Console], None]
 ) -> None:

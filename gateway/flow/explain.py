@@ -26,6 +26,7 @@ def opening(turn: Turn) -> dict[str, Any]:
         "bucket": turn.bucket,
         "expected_s": turn.expected_s,
         "worker": turn.worker,
+        "bucket_pool": turn.bucket_pool,
         "warnings": list(turn.warnings),
     }
 

@@ -134,6 +134,7 @@ def summary(turn: Turn, retention: TextRetention = "full") -> Summary:
         "seed": turn.outcome.seed,
         "bucket": turn.bucket,
         "expected_s": turn.expected_s,
+        "bucket_pool": turn.bucket_pool,
         "documents_kept": sum(verdict.is_kept for verdict in verdicts),
         "documents_dropped": sum(not verdict.is_kept for verdict in verdicts),
         "tokens_before": turn.prune_report.tokens_before,
@@ -184,6 +185,8 @@ def _measure(turn: Turn, deps: Deps) -> None:
         worker=turn.worker or OTHER,
     )
     deps.metrics.observe_turn(labels, outcome.status, outcome.latency_s)
+    if turn.bucket_pool is not None:
+        deps.metrics.bucket_pools.labels(labels.bucket, turn.bucket_pool).inc()
     if outcome.time_to_first_token_s is not None:
         num_later = max(outcome.completion_tokens - 1, 0)
         later_s = (outcome.latency_s - outcome.time_to_first_token_s) / num_later if num_later else None

@@ -23,6 +23,7 @@ from gateway.flow.tally import Tally
 from gateway.flow.turn import Turn
 from gateway.pool.affinity import key_of
 from gateway.pool.registry import RequestSize
+from gateway.pool.suiting import pool_of
 from gateway.pool.worker import Worker
 from gateway.telemetry.logs import log
 
@@ -116,6 +117,7 @@ class Search:
         self._tally.worker, self._tally.num_attempts = worker.name, len(self._tried)
         sent = turn.grown(
             worker=worker.name,
+            bucket_pool=pool_of(worker, turn.bucket),
             num_attempts=len(self._tried),
             environment=worker.environment,
             upstream_body=self._body_for(turn, worker),

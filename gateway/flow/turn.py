@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from gateway.context.report import Document, PruneReport
+from gateway.pool.suiting import BucketPool
 from gateway.store.document import TaskDocument
 from gateway.telemetry.spans import NO_PARENT, Parent
 from worker.protocol import DecodeControls
@@ -119,6 +120,8 @@ class Turn:
     expected_s: float | None = None
     bucket: int = 0
     worker: str = ""
+    bucket_pool: BucketPool | None = None
+    """Whether that worker is for the turn's bucket, for all, or for others; None before there is one."""
     num_attempts: int = 0
     environment: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """What the turn ran on: the worker's model, number format, engine, versions, seeds, KV memory; ours."""

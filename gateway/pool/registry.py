@@ -16,6 +16,7 @@ from gateway.pool.client import WorkerClient
 from gateway.pool.patience import HedgeBudget, PatienceSettings, patience_s
 from gateway.pool.reply import Timeouts
 from gateway.pool.roster import Registration
+from gateway.pool.suiting import suited
 from gateway.pool.tokens import TokenCounter, TokenCounts
 from gateway.pool.worker import NOTHING, Worker, nobody
 from gateway.settings import GatewaySettings
@@ -38,6 +39,8 @@ class WorkerStatus:
     is_draining: bool
     is_registered: bool
     """At run time, not by NG_WORKERS."""
+    buckets: tuple[int, ...]
+    """What it is for; none are all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,8 @@ class Pool:
 
         def make(url: str) -> Worker:
             breaker = Breaker(settings.breaker_failures, settings.breaker_cooldown_s, clock)
-            worker = Worker(WorkerClient(url, timeouts, key, settings.allowed_networks), breaker, environment)
+            client = WorkerClient(url, timeouts, key, settings.allowed_networks)
+            worker = Worker(client, breaker, environment, settings.worker_buckets.get(url, ()))
             worker.concurrency = settings.worker_concurrency
             return worker
 
@@ -131,7 +135,7 @@ class Pool:
         gone = [w for name, w in known.items() if name not in self._settled and name not in wanted]
         added = [url for url in wanted if url not in known]
         for worker in self.workers:
-            worker.is_draining = worker.name in wanted and wanted[worker.name].drains
+            worker.follow(wanted.get(worker.name))
         if not gone and not added:
             self.on_change()
             return
@@ -140,7 +144,7 @@ class Pool:
         leaving = {worker.name: worker for worker in self._leaving}
         made = [leaving.get(url) or self._made(url) for url in added]
         for worker in made:
-            worker.is_draining = wanted[worker.name].drains
+            worker.follow(wanted[worker.name])
         for worker in gone:
             worker.is_draining = True
         self.workers = (*stay, *made)
@@ -169,8 +173,9 @@ class Pool:
     ) -> Worker:
         """Return the ready worker with the least cost; of equals, the one that served least.
 
-        Where prompts like this one have been (``affinity``, see affinity.py) it costs less; no busy worker
-        is taken for it while another is idle.
+        Workers for its bucket come first, those for others after them (see suiting.py). Where prompts like
+        this one have been (``affinity``, see affinity.py) it costs less; no busy worker is taken for it while
+        another of those is idle.
 
         Raises QueueFull where those that are ready are full; ModelNotFound where every worker is known and
         none has the model; NoWorkers where none of those that may have it is ready (llm-d-router#1735: 503,
@@ -185,9 +190,10 @@ class Pool:
         ready = [worker for worker in ready if worker.has_room]
         if not ready:
             raise QueueFull
-        if len(ready) == 1:
-            return ready[0]
-        warm = None if affinity is None else preferred(ready, affinity)
+        best = suited(ready, bucket)
+        if len(best) == 1:
+            return best[0]
+        warm = None if affinity is None else preferred(best, affinity)
         if warm is not None and warm.num_in_flight == 0:
             return warm
 
@@ -195,7 +201,7 @@ class Pool:
             plain = worker.cost(bucket)
             return discounted(plain) if worker is warm else plain, worker.num_served
 
-        return min(ready, key=cost)
+        return min(best, key=cost)
 
     def patience_s(self, worker: Worker, request: RequestSize, tried: Collection[Worker]) -> float | None:
         """Return how long ``worker`` may stay silent before another is asked as well.
@@ -250,6 +256,7 @@ class Pool:
                 num_in_flight=worker.num_in_flight,
                 is_draining=worker.is_draining,
                 is_registered=worker.name not in self._settled,
+                buckets=tuple(sorted(worker.buckets)),
             )
             for worker in self.workers
         )

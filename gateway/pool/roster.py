@@ -23,13 +23,14 @@ MAX_WORKERS = 1_000
 RETRY_AFTER_S = 1.0
 
 REGISTER = """
--- KEYS[1]: hash of url to entry. ARGV: url, lifetime in ms or '', by, drains ('1' or ''), most entries.
+-- KEYS[1]: hash of url to entry.
+-- ARGV: url, lifetime in ms or '', by, drains ('1' or ''), most entries, buckets ('0,1', '' for all).
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[5]) then
   return 0
 end
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local entry = {by = ARGV[3], drains = ARGV[4] == '1', at = now_ms}
+local entry = {by = ARGV[3], drains = ARGV[4] == '1', at = now_ms, buckets = ARGV[6]}
 if ARGV[2] ~= '' then entry['ends'] = now_ms + tonumber(ARGV[2]) end
 redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(entry))
 return 1
@@ -61,6 +62,16 @@ def roster_key(namespace: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants of a worker. Without a lifetime it stays until it is taken out."""
+
+    url: str
+    lifetime_s: float | None = None
+    drains: bool = False
+    buckets: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Registration:
     """One worker as somebody registered it."""
 
@@ -72,6 +83,8 @@ class Registration:
     """It gets no new turns; open ones finish."""
     lifetime_left_s: float | None
     """None where it stays until it is taken out."""
+    buckets: tuple[int, ...] = ()
+    """What it is for, ascending; none are all, or what NG_WORKER_BUCKETS says."""
 
 
 class Roster:
@@ -83,10 +96,11 @@ class Roster:
         self._register = redis.register_script(REGISTER)
         self._read = redis.register_script(READ)
 
-    async def register(self, url: str, *, by: str, lifetime_s: float | None, drains: bool) -> None:
+    async def register(self, wish: Wish, by: str) -> None:
         """Write an entry anew, its lifetime from now. Raises Conflict where there are too many."""
-        lifetime_ms = "" if lifetime_s is None else int(lifetime_s * 1e3)
-        arguments = [url, lifetime_ms, by, "1" if drains else "", MAX_WORKERS]
+        lifetime_ms = "" if wish.lifetime_s is None else int(wish.lifetime_s * 1e3)
+        buckets = ",".join(map(str, sorted(set(wish.buckets))))
+        arguments = [wish.url, lifetime_ms, by, "1" if wish.drains else "", MAX_WORKERS, buckets]
         try:
             is_written = await self._register(keys=[self._key], args=arguments)
         except (RedisError, OSError) as error:
@@ -132,4 +146,9 @@ def _registration(url: bytes, content: bytes, left_ms: int) -> Registration:
         registered_at=entry["at"] / 1e3,
         drains=entry["drains"],
         lifetime_left_s=None if left_ms < 0 else left_ms / 1e3,
+        buckets=_buckets(entry.get("buckets", "")),  # entries of an earlier version have none
     )
+
+
+def _buckets(text: str) -> tuple[int, ...]:
+    return tuple(int(bucket) for bucket in text.split(",") if bucket)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +12,7 @@ from gateway.pool.breaker import Breaker, Verdict
 from gateway.pool.capabilities import Capabilities, Level
 from gateway.pool.client import WorkerClient
 from gateway.pool.patience import BeginTimes
+from gateway.pool.roster import Registration
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 AFFINITY = 0.5
@@ -22,7 +23,11 @@ class Worker:
     """Changed by probes (what it is, whether it answers) and by leases (how busy it is); never both."""
 
     def __init__(
-        self, client: WorkerClient, breaker: Breaker, gateway_environment: Mapping[str, Any] = NOTHING
+        self,
+        client: WorkerClient,
+        breaker: Breaker,
+        gateway_environment: Mapping[str, Any] = NOTHING,
+        buckets: Collection[int] = (),
     ) -> None:
         self.name = client.url
         self.name_hash = int.from_bytes(blake2b(client.url.encode(), digest_size=8).digest())
@@ -38,6 +43,8 @@ class Worker:
         self.is_reachable = False
         self.is_draining = False
         """It gets no new requests; open ones finish."""
+        self.buckets = self._settled_buckets = frozenset(buckets)
+        """What it is for; empty for every bucket."""
         self.reason = "not asked yet"
         """Why it is not used; empty where it is."""
         self.num_in_flight = 0
@@ -65,6 +72,11 @@ class Worker:
             return 0.0
         distance = abs(bucket - self._sum_of_buckets / self.num_in_flight)
         return self.num_in_flight + AFFINITY * distance
+
+    def follow(self, entry: Registration | None) -> None:
+        """Take over what is registered of it; without anything what the settings say stands."""
+        self.is_draining = entry is not None and entry.drains
+        self.buckets = frozenset(entry.buckets) if entry and entry.buckets else self._settled_buckets
 
     def answered(self, capabilities: Capabilities) -> None:
         """A probe succeeded."""

@@ -98,6 +98,12 @@ class Metrics:
             ("task", "lane", "finding"),
             registry=registry,
         )
+        self.bucket_pools = Counter(
+            "gravity_bucket_pool",
+            "Turns by bucket, and by what their worker is for: own (this bucket), shared (all), other",
+            ("bucket", "pool"),
+            registry=registry,
+        )
         self.retries = Counter(
             "gravity_dispatch_retries",
             "Turns sent to another worker because one failed before its first byte",

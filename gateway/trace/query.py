@@ -79,6 +79,7 @@ class TurnSummaryRow:
     seed: int | None = None
     bucket: int = 0
     expected_s: float | None = None
+    bucket_pool: str = ""
     documents_kept: int = 0
     documents_dropped: int = 0
     tokens_before: int = 0

@@ -102,3 +102,13 @@ def test_encodings_are_shared_where_texts_may_be_kept(
     if set_to is not None:
         monkeypatch.setenv("NG_ENCODER_REDIS_CACHE", set_to)
     assert GatewaySettings().shares_encodings is expected
+
+
+def test_buckets_are_those_of_workers_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NG_WORKERS", "http://one:1,http://two:2")
+    monkeypatch.setenv("NG_WORKER_BUCKETS", '{"http://one:1/": [0, 1]}')
+    assert GatewaySettings().worker_buckets == {"http://one:1": (0, 1)}
+    for wrong in ('{"http://three:3": [0]}', '{"http://one:1": [64]}', '{"http://one:1": 0}'):
+        monkeypatch.setenv("NG_WORKER_BUCKETS", wrong)
+        with pytest.raises(ValidationError, match="worker_buckets"):
+            GatewaySettings()

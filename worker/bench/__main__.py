@@ -76,6 +76,60 @@ def speculation(
 
 
 @app.command()
+def batch(
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    batches: Annotated[str, typer.Option(help="Requests that run together, comma-separated.")] = "4,8",
+    requests: Annotated[int, typer.Option(min=1, max=8, help="Of each kind.")] = 6,
+    rounds: Annotated[int, typer.Option(min=1, help="Measured rounds.")] = 4,
+    lengths: Annotated[str, typer.Option(help="Fixed draft lengths, comma-separated.")] = "3",
+    threads: Annotated[int, typer.Option(min=1)] = 1,
+    dtype: Annotated[Literal["auto", "bf16", "fp32"], typer.Option()] = "auto",
+    model: Annotated[str, typer.Option(help="A folder, or a Hugging Face id in the cache.")] = BUNDLED_MODEL,
+) -> None:
+    """Compare a mixed batch without drafts, with drafts of a fixed length, and by entropy."""
+    from worker.bench.speculation_batch import BatchBench, run_batches
+
+    try:
+        sizes = tuple(int(size) for size in batches.split(","))
+        fixed = tuple(int(length) for length in lengths.split(","))
+    except ValueError as error:
+        raise typer.BadParameter("give whole numbers, such as 4,8") from error
+    try:
+        folder = resolve_model(model)
+    except ModelNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="--model") from error
+    run_batches(BatchBench(folder, sizes, requests, rounds, fixed, threads, dtype), json)
+
+
+@app.command()
+def grouping(
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    batches: Annotated[str, typer.Option(help="Even numbers of requests, comma-separated.")] = "4,8",
+    lengths: Annotated[str, typer.Option(help="Tokens that half of them draft, comma-separated.")] = "1,3,7",
+    context: Annotated[int, typer.Option(min=1, help="Tokens before the step.")] = 300,
+    rounds: Annotated[int, typer.Option(min=1, help="Measured rounds.")] = 20,
+    threads: Annotated[int, typer.Option(min=1)] = 1,
+    dtype: Annotated[Literal["auto", "bf16", "fp32"], typer.Option()] = "auto",
+    model: Annotated[str, typer.Option(help="A folder, or a Hugging Face id in the cache.")] = BUNDLED_MODEL,
+) -> None:
+    """Compare a step in which half draft with the same step grouped, and with a pass for each group."""
+    from worker.bench.grouping import GroupingBench, run_grouping
+
+    try:
+        sizes = tuple(int(size) for size in batches.split(","))
+        drafted = tuple(int(length) for length in lengths.split(","))
+    except ValueError as error:
+        raise typer.BadParameter("give whole numbers, such as 4,8") from error
+    if any(size < 2 or size % 2 for size in sizes) or min(drafted) < 1:
+        raise typer.BadParameter("batches are even and drafts not empty")
+    try:
+        folder = resolve_model(model)
+    except ModelNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="--model") from error
+    run_grouping(GroupingBench(folder, sizes, drafted, context, rounds, threads, dtype), json)
+
+
+@app.command()
 def prefill(
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
     prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of the prompt.")] = 1500,

@@ -46,11 +46,15 @@ class SpeculationBench:
 
     def arms(self) -> dict[str, SpeculationControls]:
         """Return what is compared, by name."""
-        fixed = {
-            f"fixed {length}": SpeculationControls(mode="fixed", max_draft=length)
-            for length in self.fixed_lengths
-        }
-        return {"off": SpeculationControls(), **fixed, "entropy": SpeculationControls(mode="entropy")}
+        return arms_of(self.fixed_lengths)
+
+
+def arms_of(fixed_lengths: Sequence[int]) -> dict[str, SpeculationControls]:
+    """Return "off", each fixed length, and "entropy"."""
+    fixed = {
+        f"fixed {length}": SpeculationControls(mode="fixed", max_draft=length) for length in fixed_lengths
+    }
+    return {"off": SpeculationControls(), **fixed, "entropy": SpeculationControls(mode="entropy")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,7 @@ def _measure(
     # An answer of one token has no steps to compare.
     told = [number for number in range(len(prompts)) if all(runs[name][number].num_tokens for name in names)]
     kept = {name: [runs[name][number] for number in told] for name in names}
-    return {name: _figures(kept["off"], kept[name]) for name in names}
+    return {name: figures_of(kept["off"], kept[name]) for name in names}
 
 
 def _run(engine: Engine, request: GenerationRequest) -> Run:
@@ -165,7 +169,8 @@ def _run(engine: Engine, request: GenerationRequest) -> Run:
     )
 
 
-def _figures(off: Sequence[Run], arm: Sequence[Run]) -> ArmFigures:
+def figures_of(off: Sequence[Run], arm: Sequence[Run]) -> ArmFigures:
+    """Compare runs of the same work, in pairs."""
     counts = np.array([[a.cpu_s, a.num_tokens, b.cpu_s, b.num_tokens] for a, b in zip(off, arm, strict=True)])
     chosen = np.random.default_rng(0).integers(0, len(counts), (NUM_RESAMPLES, len(counts)))
     low, high = np.percentile(_ratio(counts[chosen].sum(axis=1)), [2.5, 97.5])

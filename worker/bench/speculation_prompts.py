@@ -46,6 +46,29 @@ OPEN_REQUESTS = (
     "Plan a quiet Sunday for two people who have not met for years.",
 )
 
+FACTS = (
+    "The lighthouse of Skerrin was begun in 1812 by Ida Brandt, finished in 1817, and is 41 metres high.",
+    "The ferry Solveig was built in 1934 at the yard of Haugland & Sons and carries 180 passengers.",
+    "The observatory of Ostrava Bay was opened in 1903; its first director was Petra Lund, from Vell.",
+    "The market hall of Tarrow, 62 metres long, was paid for by Samuel Okoro and burnt down in 1871.",
+    "The windmill of Brackwater grinds 4 tons a day; it was moved from Haugen by Olav Reyes in 1888.",
+    "The library of Marnholm has 31,000 volumes, was founded by Mina Castell, and is closed on Mondays.",
+    "The bridge of Port Ellery, number 417 in the register, cost 250 thousand crowns and opened in 1926.",
+    "The shipyard of Vell, led by Jonas Achterberg since 1951, builds six boats a year from larch.",
+)
+ASKED_SHORT = "Which year is named here, and who or what is it about? Answer in one sentence."
+ASKED_STRUCTURED = 'Return a JSON object with the keys "what", "place", "year", "person" and "number".'
+
+
+def short_prompts(loaded: LoadedModel, count: int) -> list[tuple[int, ...]]:
+    """Return at most ``count`` prompts that want a short answer about one sentence."""
+    return [_prompt(loaded, f"{fact} {ASKED_SHORT}") for fact in FACTS[:count]]
+
+
+def structured_prompts(loaded: LoadedModel, count: int) -> list[tuple[int, ...]]:
+    """Return at most ``count`` prompts that want a sentence as a JSON object."""
+    return [_prompt(loaded, f"{fact}\n{ASKED_STRUCTURED}") for fact in FACTS[:count]]
+
 
 def open_prompts(loaded: LoadedModel, count: int) -> list[tuple[int, ...]]:
     """Return at most ``count`` prompts without documents."""

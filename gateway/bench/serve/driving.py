@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 import orjson
@@ -19,6 +19,24 @@ SILENCE_S = 600.0
 _DATA = b"data:"
 
 
+class Request(Protocol):
+    """What can be sent."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def url(self) -> str:
+        """Absolute, or the path at the address of whom all are sent to."""
+        ...
+
+    def body(self) -> bytes: ...
+
+    def allows(self, num_tokens: int) -> bool:
+        """Whether so many tokens are an answer to it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """One request as every engine gets it: token ids, greedy, and no end before ``max_tokens``."""
@@ -26,6 +44,7 @@ class Asked:
     kind: str
     prompt_ids: tuple[int, ...]
     max_tokens: int
+    url: str = "/v1/completions"
 
     def body(self) -> bytes:
         return orjson.dumps(
@@ -39,6 +58,9 @@ class Asked:
                 "stream_options": {"include_usage": True},
             }
         )
+
+    def allows(self, num_tokens: int) -> bool:
+        return num_tokens == self.max_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +81,14 @@ class Driven:
     elapsed_s: float
 
 
-async def drive(url: str, asked: Sequence[Asked], arrivals: Arrivals, seed: tuple[int, ...]) -> Driven:
-    """Send all and wait for all answers. Raises CommandError where one is refused or not of its length."""
+async def drive(url: str, asked: Sequence[Request], arrivals: Arrivals, seed: tuple[int, ...]) -> Driven:
+    """Send all and wait for all answers. Raises CommandError where one is refused or not of its length.
+
+    ``url`` may be empty where all requests name their own.
+    """
     timeout = aiohttp.ClientTimeout(total=None, sock_read=SILENCE_S)
     connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(url, timeout=timeout, connector=connector) as session:
+    async with aiohttp.ClientSession(url or None, timeout=timeout, connector=connector) as session:
         began = time.perf_counter()
         try:
             if arrivals.rate_per_s is None:
@@ -76,7 +101,9 @@ async def drive(url: str, asked: Sequence[Asked], arrivals: Arrivals, seed: tupl
         return Driven(tuple(answers), time.perf_counter() - began)
 
 
-async def _closed(session: aiohttp.ClientSession, asked: Sequence[Asked], num_clients: int) -> list[Answered]:
+async def _closed(
+    session: aiohttp.ClientSession, asked: Sequence[Request], num_clients: int
+) -> list[Answered]:
     answers: list[Answered] = []
     waiting = iter(asked)
 
@@ -92,9 +119,9 @@ async def _closed(session: aiohttp.ClientSession, asked: Sequence[Asked], num_cl
 
 
 async def _open(
-    session: aiohttp.ClientSession, asked: Sequence[Asked], due_at: Sequence[float]
+    session: aiohttp.ClientSession, asked: Sequence[Request], due_at: Sequence[float]
 ) -> list[Answered]:
-    async def later(each: Asked, at: float) -> Answered:
+    async def later(each: Request, at: float) -> Answered:
         await asyncio.sleep(max(0.0, at - time.perf_counter()))
         return await _answer(session, each, at)
 
@@ -103,11 +130,11 @@ async def _open(
     return [task.result() for task in tasks]
 
 
-async def _answer(session: aiohttp.ClientSession, asked: Asked, due_at: float) -> Answered:
+async def _answer(session: aiohttp.ClientSession, asked: Request, due_at: float) -> Answered:
     headers = {"content-type": "application/json"}
     first_at = last_at = 0.0
     num_tokens = 0
-    async with session.post("/v1/completions", data=asked.body(), headers=headers) as response:
+    async with session.post(asked.url, data=asked.body(), headers=headers) as response:
         if response.status != 200:
             raise CommandError(f"status {response.status}: {(await response.text())[:500]}")
         async for line in response.content:
@@ -118,8 +145,8 @@ async def _answer(session: aiohttp.ClientSession, asked: Asked, due_at: float) -
                 last_at = time.perf_counter()
                 first_at = first_at or last_at
             num_tokens = (event.get("usage") or {}).get("completion_tokens", num_tokens)
-    if num_tokens != asked.max_tokens:
-        raise CommandError(f"{num_tokens} of {asked.max_tokens} tokens were written ({asked.kind})")
+    if not asked.allows(num_tokens):
+        raise CommandError(f"{num_tokens} tokens were written, which is no answer ({asked.kind})")
     return Answered(asked.kind, num_tokens, first_at - due_at, last_at - due_at)
 
 

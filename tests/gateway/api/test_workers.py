@@ -8,6 +8,8 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import orjson
+from redis import Redis
 
 from tests.servers.gateway import CHAT, PLAIN, Gateway, StartGateway
 from tests.servers.upstream import Script, StartUpstream, Upstream, whole
@@ -101,12 +103,48 @@ def test_a_removed_workers_open_turn_finishes_and_its_session_is_closed(
     wait_until(lambda: known.client.is_closed)
 
 
+def test_turns_go_to_workers_registered_for_their_bucket_and_to_others_where_those_are_away(
+    start_upstream: StartUpstream, start_gateway: StartGateway, wait_until: WaitUntil, valkey_url: str
+) -> None:
+    sure, unsure = start_upstream(), start_upstream()
+    sure.plays(OK)
+    unsure.plays(OK)
+    gateway = start_gateway(
+        sure.url, config_namespace=uuid4().hex, probe_interval_s=0.1, worker_buckets={sure.url: [0, 1]}
+    )
+    listed = register(gateway, unsure, buckets=[3, 2]).json()
+    assert [each["buckets"] for each in listed["data"]] == [[0, 1], [2, 3]]
+    assert [each["buckets"] for each in listed["registrations"]] == [[2, 3]]
+    wait_until(lambda: all(worker.is_ready for worker in gateway.deps.pool.workers))
+
+    def asked() -> dict[str, Any]:
+        told: dict[str, Any] = ask(gateway).json()["gravity"]
+        return told
+
+    told = [asked() for _ in range(3)]
+    bucket = told[0]["bucket"]
+    assert {(each["worker"], each["bucket_pool"]) for each in told} == {
+        (sure.url if bucket < 2 else unsure.url, "own")
+    }
+    assert register(gateway, unsure if bucket > 1 else sure, buckets=[7]).status_code == 200
+    answer = ask(gateway)
+    assert (answer.status_code, answer.json()["gravity"]["bucket_pool"]) == (200, "other")
+    metrics = httpx.get(gateway.url + "/metrics").text
+    assert f'gravity_bucket_pool_total{{bucket="{bucket}",pool="own"}} 3.0' in metrics
+    assert f'gravity_bucket_pool_total{{bucket="{bucket}",pool="other"}} 1.0' in metrics
+    with Redis.from_url(valkey_url) as redis:
+        key = f"ng:turn:{answer.headers['x-gravity-turn-id']}"
+        record = orjson.loads(wait_until(lambda: redis.get(key)))
+    assert record["bucket_pool"] == "other"
+
+
 def test_what_is_no_address_is_a_400_that_names_it(start_gateway: StartGateway) -> None:
     gateway = start_gateway()
     for url in ("ftp://host", "", "x" * 3_000):
         answer = httpx.post(gateway.url + PATH, json={"url": url})
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid_value")
-    assert httpx.post(gateway.url + PATH, json={"url": "http://h", "lifetime_s": 0}).status_code == 400
+    for wrong in ({"lifetime_s": 0}, {"buckets": [64]}, {"buckets": [-1]}, {"buckets": ["0"]}):
+        assert httpx.post(gateway.url + PATH, json={"url": "http://h", **wrong}).status_code == 400
 
 
 def test_the_list_needs_the_admin_key(start_gateway: StartGateway) -> None:

@@ -11,7 +11,7 @@ from worker.engine.batch import Piece
 from worker.engine.model import LanguageModel
 from worker.engine.request import GenerationRequest
 from worker.engine.scheduler import StepPlan
-from worker.engine.speculation.budget import StepPrice, share_out
+from worker.engine.speculation.budget import Offer, StepPrice, share_out
 from worker.engine.speculation.drafter import Draft, Drafter
 
 Part = tuple[ActiveRequest, Piece]
@@ -29,7 +29,7 @@ class Speculator:
         self._max_context = model.max_context
         self._max_tokens = max_tokens
         self._max_draft = max_draft if model.can_rewind else 0
-        self._price = price or StepPrice()
+        self._price = price or StepPrice.of(model.dtype)
 
     def drafter(self, request: GenerationRequest) -> Drafter | None:
         """Return what drafts for a request; None where nothing may be, as in a replay."""
@@ -99,19 +99,17 @@ class Speculator:
 
     def _lengths(self, decoding: Sequence[Part], proposals: Sequence[Draft], spare: int) -> list[int]:
         """Return how much of each proposal is checked, together at most ``spare`` tokens."""
-        lengths = [0] * len(proposals)
-        weighed = []
-        for index, ((active, _), draft) in enumerate(zip(decoding, proposals, strict=True)):
-            if active.drafter is None or active.drafter.controls.mode == "entropy":
-                weighed.append(index)
-                continue
-            lengths[index] = min(len(draft.token_ids), spare)
-            spare -= lengths[index]
-        chances = [proposals[index].chances for index in weighed]
-        num_rows = len(decoding) + sum(lengths)
-        for index, length in zip(weighed, share_out(chances, num_rows, spare, self._price), strict=True):
-            lengths[index] = length
-        return lengths
+        offers = [
+            Offer(draft.chances, is_whole=_is_fixed(active))
+            for (active, _), draft in zip(decoding, proposals, strict=True)
+        ]
+        if len(offers) == 1 and offers[0].is_whole:
+            return [min(len(offers[0].chances), spare)]  # alone, what is asked for is done
+        return share_out(offers, len(offers), spare, self._price)
+
+
+def _is_fixed(active: ActiveRequest) -> bool:
+    return active.drafter is not None and active.drafter.controls.mode == "fixed"
 
 
 def _lengthened(piece: Piece, draft_ids: tuple[int, ...]) -> Piece:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 
-from worker.engine.speculation.budget import StepPrice, share_out
+from worker.engine.speculation.budget import Offer, StepPrice, share_out
 from worker.engine.speculation.chance import ChanceModel, Evidence
 from worker.engine.speculation.drafter import Drafter
 from worker.engine.speculation.lookup import Match
@@ -36,36 +37,72 @@ def test_each_signal_moves_the_chance_of_the_first_token_its_way() -> None:
     assert first(Match(9, 2, 4, 3), entropy_nats=3.0) < usual, "an unsure step"
 
 
+PLAIN = StepPrice(fixed=9.0, sequence=1.0, opening=0.0, trust=1.0)
+
+
+def given(
+    chances: Sequence[tuple[float, ...]], num_sequences: int, price: StepPrice, max_rows: int = 99
+) -> list[int]:
+    return share_out([Offer(each) for each in chances], num_sequences, max_rows, price)
+
+
 def test_a_row_is_taken_where_it_makes_a_token_cheaper() -> None:
     # One row and nine for the weights give one token: 10 a token. Another row at 0.1 gives 11 / 1.1 = 10.
-    price = StepPrice(fixed_rows=9.0)
-    assert not price.is_worth(0.099, num_rows=1, expected_tokens=1.0)
-    assert price.is_worth(0.101, num_rows=1, expected_tokens=1.0)
+    assert given([(0.099,)], 1, PLAIN) == [0]
+    assert given([(0.101,)], 1, PLAIN) == [1]
 
 
 def test_the_likeliest_tokens_of_a_batch_get_the_rows() -> None:
     chances = [(0.9, 0.8, 0.7), (), (0.85, 0.2), (0.3,)]
-    assert share_out(chances, num_rows=4, max_rows=3, price=StepPrice(9.0)) == [2, 0, 1, 0]
+    assert given(chances, 4, PLAIN, max_rows=3) == [2, 0, 1, 0]
     # 13 rows for 4 tokens: 3.25 a token, so 0.31 is needed, and more with every row that was likely.
-    assert share_out(chances, num_rows=4, max_rows=99, price=StepPrice(9.0)) == [3, 0, 1, 0]
+    assert given(chances, 4, PLAIN) == [3, 0, 1, 0]
 
 
 def test_a_full_batch_drafts_only_what_is_nearly_sure() -> None:
     # 32 rows and 9 for the weights give 32 tokens: 0.78 is needed.
-    assert share_out([(0.77,)] * 32, 32, 99, StepPrice(9.0)) == [0] * 32
-    assert share_out([(0.95,), *[(0.5,)] * 31], 32, 99, StepPrice(9.0)) == [1, *[0] * 31]
+    assert given([(0.77,)] * 32, 32, PLAIN) == [0] * 32
+    assert given([(0.95,), *[(0.5,)] * 31], 32, PLAIN) == [1, *[0] * 31]
 
 
-@pytest.mark.parametrize("num_rows", [1, 3, 8])
-def test_no_other_share_gives_cheaper_tokens(num_rows: int) -> None:
-    chances = [(0.9, 0.5, 0.2), (0.6, 0.3), (0.15,)]
+def test_a_draft_in_company_has_to_be_worth_its_attention_call() -> None:
+    price = StepPrice(fixed=8.0, sequence=1.0, opening=1.0, trust=1.0)
+    # 10 for two tokens: 5 a token. A row and the call, 2, at 0.39 would be 5.02; two tokens share a call.
+    assert given([(0.39,), ()], 2, price) == [0, 0]
+    assert given([(0.41,), ()], 2, price) == [1, 0]
+    assert given([(0.39, 0.38), ()], 2, price) == [2, 0]
+    # Alone it attends by one call anyhow: 9 for a token, so 0.12 is enough.
+    assert given([(0.12,)], 1, price) == [1]
+
+
+def test_in_company_chances_are_trusted_less() -> None:
+    price = StepPrice(fixed=8.0, sequence=1.0, opening=0.0, trust=0.5)
+    # 10 for two tokens: 0.2 is needed, of which 0.5 come true.
+    assert given([(0.39,), ()], 2, price) == [0, 0]
+    assert given([(0.41,), ()], 2, price) == [1, 0]
+    assert given([(0.12,)], 1, price) == [1], "alone as they are: 9 for a token"
+
+
+def test_a_draft_of_a_fixed_length_is_taken_as_it_is_or_not_at_all() -> None:
+    good, bad = Offer((0.9, 0.8, 0.1), is_whole=True), Offer((0.9, 0.1, 0.1), is_whole=True)
+    # 13 for four tokens. 3.5 for 1.8 tokens makes it 16.5 for 5.8, 2.84 a token; 3.5 for 1.1 more would be
+    # 20 for 6.9, 2.90, although the first token of it alone would be worth its row.
+    assert share_out([good, bad], 4, 99, StepPrice(9.0, 1.0, 0.5, trust=1.0)) == [3, 0]
+    assert share_out([good, bad], 4, 2, PLAIN) == [0, 0]
+
+
+@pytest.mark.parametrize("num_sequences", [3, 5, 8])
+@pytest.mark.parametrize("opening", [0.0, 0.6, 2.0])
+def test_no_other_share_gives_cheaper_tokens(num_sequences: int, opening: float) -> None:
+    chances = [(0.9, 0.5, 0.2), (0.6, 0.55), (0.15,)]
 
     def cost(lengths: tuple[int, ...]) -> float:
-        tokens = num_rows + sum(sum(each[:n]) for each, n in zip(chances, lengths, strict=True))
-        return (9.0 + num_rows + sum(lengths)) / tokens
+        tokens = num_sequences + sum(sum(each[:n]) for each, n in zip(chances, lengths, strict=True))
+        opened = sum(n > 0 for n in lengths)
+        return (9.0 + 1.2 * num_sequences + opening * opened + sum(lengths)) / tokens
 
     best = min(itertools.product(range(4), range(3), range(2)), key=cost)
-    assert tuple(share_out(chances, num_rows, 99, StepPrice(9.0))) == best
+    assert tuple(given(chances, num_sequences, StepPrice(9.0, 1.2, opening, trust=1.0))) == best
 
 
 def test_a_draft_that_reaches_the_end_of_the_text_goes_round() -> None:

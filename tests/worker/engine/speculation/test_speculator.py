@@ -180,7 +180,7 @@ def test_drafts_take_no_memory_that_running_texts_need(
     load_tiny: LoadTiny, start_engine: StartEngine, repeating: GenerationRequest
 ) -> None:
     both = (repeating, replace(repeating, id="b"))
-    running = run(load_tiny(num_slots=2), start_engine, both, kv_tokens=64)
+    running = run(load_tiny(num_slots=2), start_engine, both, kv_tokens=56)
     assert running.tokens("a") == running.tokens("b") == [77] * 30
     assert running.engine.stats().preemptions > 0, "two texts of 33 tokens do not fit"
 
@@ -191,6 +191,25 @@ def test_the_worker_bounds_what_a_request_drafts_and_can_forbid_it(
     running = run(load_tiny(), start_engine, (repeating,), max_draft=2)
     assert running.engine.stats().steps == 2 + 10  # three tokens a step, the last one alone
     assert drafts(run(load_tiny(), start_engine, (repeating,), max_draft=0).engine.stats()) == (0, 0)
+
+
+def test_a_fixed_draft_is_given_in_company_where_it_is_worth_its_rows(
+    load_tiny: LoadTiny, start_engine: StartEngine, repeating: GenerationRequest
+) -> None:
+    running = start_engine(load_tiny(num_slots=2))
+    # What comes is always 77, and behind every 77 of the prompt stands another token: a bad draft, until the
+    # text repeats itself.
+    misled = replace(repeating, prompt_ids=(77, 20, 77, 21, 77, 22, 77, 23, 11))
+    running.submit(misled, replace(misled, id="b"))
+    running.step(2)
+    assert drafts(running.engine.stats())[0] == 0, "in company"
+    running.run()
+    assert running.tokens("a") == running.tokens("b") == [77] * 30
+    assert drafts(running.engine.stats())[1] > 0, "once it repeats itself"
+    alone = start_engine(load_tiny(num_slots=1))
+    alone.submit(misled)
+    alone.step(2)
+    assert drafts(alone.engine.stats()) == (8, 0), "alone it is checked whatever its chance"
 
 
 def test_replays_and_exclusive_requests_draft_nothing(

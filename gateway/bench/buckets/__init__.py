@@ -1,0 +1,1 @@
+"""Two workers of different settings under a mixed load, by who is sent where."""
