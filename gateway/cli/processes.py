@@ -62,7 +62,7 @@ def run_worker() -> None:
 
 @app.command(context_settings=PASS_ON)
 def bench(context: typer.Context) -> None:
-    """Measure: gravity bench decode | speculation | gateway | serve | ablation --json FILE."""
+    """Measure: gravity bench decode | speculation | blocks | gateway | serve | ablation --json FILE."""
     subject, *options = context.args or ["--help"]
     if subject == "gateway":
         _become("gateway.bench", "gateway", *options)
