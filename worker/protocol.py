@@ -171,6 +171,31 @@ class SpeculationControls(WireModel):
     """Tokens of the text's end that must have been seen before."""
 
 
+class KVBlockControls(WireModel):
+    """Which blocks of 16 tokens a step attends to: those whose attention, weighed by surprisal, is worth it.
+
+    ``I_b = sum of a_i * I_i``; a block is kept iff ``I_b >= theta`` times the mean of those that may be
+    dropped, ``theta = threshold * clip((reference_nats - e) / reference_nats, 0, 1)``. Always kept: the first
+    block, the last 64 tokens, and what the prefix cache had. Texts change by it; the prompt is read whole.
+    """
+
+    mode: Literal["off", "entropy"] = "off"
+    score: Literal["surprisal", "attention"] = "surprisal"
+    """attention: every token counts alike, and prompts are read without the logits of each token."""
+    threshold: Annotated[float, Field(ge=0.0, le=1000.0)] = 1.0
+    """theta_0: at H = 0, in units of the mean score. 0 keeps everything."""
+    reference_nats: Annotated[float, Field(gt=0.0, le=50.0)] = 6.0
+    """H_ref: from this H on everything is attended to."""
+    min_blocks: Annotated[int, Field(ge=1, le=1_000_000)] = 16
+    """B_min: at least so many are kept, guarded ones counted."""
+    smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.7
+    """Weight of history in e, the smoothed H."""
+    attention_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.7
+    """Weight of history in a, from look to look."""
+    look_every: Annotated[int, Field(ge=2, le=1024)] = 16
+    """Steps from one look at the whole text to the next; the kept blocks are chosen then."""
+
+
 class Calibration(WireModel):
     """Where s_low and s_high were measured; H moves with both."""
 
@@ -198,13 +223,31 @@ class DecodeControls(WireModel):
     calibration: Calibration | None = None
     speculation: SpeculationControls | None = None
     """None: each step gives one token."""
+    kv_blocks: KVBlockControls | None = None
+    """None: every step attends to the whole text."""
     bucket: Annotated[int, Field(ge=0, le=63)] | None = None
     trace: TraceControls | None = None
+
+    @model_validator(mode="after")
+    def _blocks_or_drafts(self) -> DecodeControls:
+        check_blocks_or_drafts(self.kv_blocks, self.speculation)
+        return self
+
+    @property
+    def drops_blocks(self) -> bool:
+        """True where steps may attend to less than the whole text."""
+        return self.kv_blocks is not None and self.kv_blocks.mode != "off"
 
     @property
     def is_plain(self) -> bool:
         """True where sampling is exactly ordinary sampling."""
         return self.adaptive is None and self.gravity is None and self.temperature is None
+
+
+def check_blocks_or_drafts(blocks: KVBlockControls | None, drafts: SpeculationControls | None) -> None:
+    """Raise ValueError where both are on: a draft is checked in one pass, blocks are chosen step by step."""
+    if blocks is not None and drafts is not None and "off" not in (blocks.mode, drafts.mode):
+        raise ValueError("kv_blocks and speculation cannot be on together; turn one of them off")
 
 
 class TurnSummary(WireModel):
@@ -228,6 +271,8 @@ class TurnSummary(WireModel):
     """Tokens of the prompt that others had computed."""
     num_accepted_drafts: int = 0
     """Tokens that had been drafted: as many passes through the weights were spared."""
+    mean_kept_share: float | None = None
+    """Mean over steps of the share of KV blocks attended to; None where every step attends to all."""
     seed: int | None = None
     """The seed in force: the request's, or the one that the worker drew for it."""
 
@@ -262,11 +307,13 @@ class StepRecord:
     batch_size: int
     entropy_half_width_nats: float = 0.0
     """H is measured where this is 0, else estimated: between ``entropy_nats`` minus and plus this."""
+    kept_share: float = 1.0
+    """Share of the text's KV blocks that the step attended to."""
 
 
 _TYPECODES = {int: "i", float: "f"}
-_LATER_COLUMNS = frozenset({"entropy_half_width_nats"})
-"""Traces from before these were written lack them; all zero then."""
+_LATER_COLUMNS: Mapping[str, float] = {"entropy_half_width_nats": 0.0, "kept_share": 1.0}
+"""Traces from before these were written lack them, and count as if they held this."""
 STEP_COLUMNS: Mapping[str, str] = {
     name: _TYPECODES[kind] for name, kind in get_type_hints(StepRecord).items() if kind in _TYPECODES
 }
@@ -292,9 +339,12 @@ def unpack_steps(entry: Mapping[bytes, bytes]) -> tuple[int, int, list[StepRecor
     num_steps = int(entry[b"n"])
     columns: list[Sequence[float]] = []
     for name, typecode in STEP_COLUMNS.items():
+        packed = entry.get(name.encode())
+        if packed is None and name in _LATER_COLUMNS:
+            columns.append(array(typecode, [_LATER_COLUMNS[name]]) * num_steps)
+            continue
         column = array(typecode)
-        missing = bytes(column.itemsize * num_steps) if name in _LATER_COLUMNS else b""
-        column.frombytes(entry.get(name.encode(), missing))
+        column.frombytes(packed or b"")
         if sys.byteorder == "big":
             column.byteswap()
         if len(column) != num_steps:

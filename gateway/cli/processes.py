@@ -62,11 +62,14 @@ def run_worker() -> None:
 
 @app.command(context_settings=PASS_ON)
 def bench(context: typer.Context) -> None:
-    """Measure: decode | prefill | speculation | batch | grouping | gateway | serve | ablation | buckets."""
+    """Measure the engine (decode, prefill, speculation, batch, grouping, weights, blocks) or a stack.
+
+    The stack: gateway, serve, ablation, buckets, rag, soak. Each takes --json FILE.
+    """
     subject, *options = context.args or ["--help"]
     if subject == "gateway":
         _become("gateway.bench", "gateway", *options)
-    elif subject in ("serve", "ablation", "buckets"):
+    elif subject in ("serve", "ablation", "buckets", "rag", "soak"):
         _become("gateway.bench", subject, *options)
     else:
         _become("worker.bench", subject, *options)

@@ -15,6 +15,7 @@ from worker.protocol import (
     Calibration,
     DecodeControls,
     GravityControls,
+    KVBlockControls,
     SpeculationControls,
     TemperatureControls,
     TraceControls,
@@ -51,6 +52,7 @@ def build_controls(task: TaskDocument, theme: Iterable[str], trace: TraceControl
         temperature=None if is_steady else task.temperature,
         calibration=_calibration(task),
         speculation=_speculation(task),
+        kv_blocks=_kv_blocks(task),
         trace=trace,
     )
 
@@ -106,6 +108,10 @@ def _gravity(task: TaskDocument, theme: Iterable[str]) -> GravityControls | None
 
 def _speculation(task: TaskDocument) -> SpeculationControls | None:
     return None if task.speculation.mode == "off" else task.speculation
+
+
+def _kv_blocks(task: TaskDocument) -> KVBlockControls | None:
+    return None if task.kv_blocks.mode == "off" else task.kv_blocks
 
 
 def _calibration(task: TaskDocument) -> Calibration | None:

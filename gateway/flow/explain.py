@@ -39,16 +39,21 @@ def closing(outcome: Outcome) -> dict[str, Any]:
         "mean_gravity_half_width": outcome.mean_gravity_half_width,
         "entropic_time_half_width_nats": outcome.entropic_time_half_width_nats,
     }
-    return (estimated if outcome.is_estimated else {}) | {
-        "mean_entropy_nats": outcome.mean_entropy_nats,
-        "mean_gravity": outcome.mean_gravity,
-        "entropic_time_nats": outcome.entropic_time_nats,
-        "net_drop_nats": outcome.net_drop_nats,
-        "envelope_nats": outcome.envelope_nats,
-        "nats_per_gmac": outcome.nats_per_gmac,
-        "cached_prompt_tokens": outcome.cached_prompt_tokens,
-        "seed": outcome.seed,
-    }
+    narrowed = {} if outcome.mean_kept_share is None else {"mean_kept_share": outcome.mean_kept_share}
+    return (
+        (estimated if outcome.is_estimated else {})
+        | narrowed
+        | {
+            "mean_entropy_nats": outcome.mean_entropy_nats,
+            "mean_gravity": outcome.mean_gravity,
+            "entropic_time_nats": outcome.entropic_time_nats,
+            "net_drop_nats": outcome.net_drop_nats,
+            "envelope_nats": outcome.envelope_nats,
+            "nats_per_gmac": outcome.nats_per_gmac,
+            "cached_prompt_tokens": outcome.cached_prompt_tokens,
+            "seed": outcome.seed,
+        }
+    )
 
 
 def pruning(report: PruneReport) -> dict[str, Any]:

@@ -151,6 +151,7 @@ def summary(turn: Turn, retention: TextRetention = "full") -> Summary:
         "cost_gmac": turn.outcome.cost_gmac,
         "nats_per_gmac": turn.outcome.nats_per_gmac,
         "cached_prompt_tokens": turn.outcome.cached_prompt_tokens,
+        "mean_kept_share": turn.outcome.mean_kept_share,
         "is_estimated": 1 if turn.outcome.is_estimated else None,
         "mean_entropy_half_width_nats": turn.outcome.mean_entropy_half_width_nats,
         "mean_gravity_half_width": turn.outcome.mean_gravity_half_width,

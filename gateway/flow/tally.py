@@ -120,6 +120,7 @@ class Tally:
             "net_drop_nats": self._mean("net_drop_nats", by_step=False),
             "envelope_nats": self._mean("envelope_nats", by_step=False),
             **self._costs(),
+            "mean_kept_share": self._kept_share(),
             "seed": next((s.seed for s in self._summaries.values() if s.seed is not None), None),
             **_half_widths(list(figures.values())),
         }
@@ -134,6 +135,11 @@ class Tally:
             "nats_per_gmac": (self._mean("entropic_time_nats", by_step=False) or 0.0) / cost,
             "cached_prompt_tokens": min(each.cached_prompt_tokens for each in self._summaries.values()),
         }
+
+    def _kept_share(self) -> float | None:
+        if all(each.mean_kept_share is None for each in self._summaries.values()):
+            return None
+        return self._mean("mean_kept_share", by_step=True)
 
     def _estimated(self) -> Mapping[int, Figures]:
         return {} if self.estimate is None else self.estimate.figures()

@@ -56,6 +56,8 @@ class Outcome:
     """d tau / dC."""
     cached_prompt_tokens: int | None = None
     """Tokens of the prompt that the worker had computed before, for this turn or another."""
+    mean_kept_share: float | None = None
+    """Mean over steps of the share of KV blocks attended to; None where the task does not drop any."""
     is_estimated: bool = False
     """Whether the entropies are estimates from an opaque worker's log-probabilities, with half-widths."""
     mean_entropy_half_width_nats: float | None = None

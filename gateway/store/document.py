@@ -12,12 +12,14 @@ from worker.protocol import (
     AdaptiveControls,
     DriftFeedback,
     GravityStage,
+    KVBlockControls,
     Probability,
     SpeculationControls,
     Steps,
     TemperatureControls,
     ThemeVector,
     Word,
+    check_blocks_or_drafts,
 )
 
 SCHEMA_VERSION: Literal[2] = 2
@@ -141,6 +143,12 @@ class TaskDocument(ConfigModel):
     buckets: BucketSection = BucketSection()
     opaque: OpaqueSection = OpaqueSection()
     speculation: SpeculationControls = SpeculationControls()
+    kv_blocks: KVBlockControls = KVBlockControls()
+
+    @model_validator(mode="after")
+    def _blocks_or_drafts(self) -> TaskDocument:
+        check_blocks_or_drafts(self.kv_blocks, self.speculation)
+        return self
 
 
 MetricName = Annotated[str, Field(pattern=r"^(feedback:)?[a-z][a-z0-9_]{0,63}$")]

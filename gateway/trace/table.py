@@ -20,7 +20,8 @@ def step_table(steps: Sequence[StepRecord], tokens: Sequence[str] = ()) -> Table
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("step", justify="right")
     table.add_column("token", max_width=18, no_wrap=True)
-    for name in ("H nats", "G", "k", "p", "T", "bias", "logprob"):
+    has_dropped = any(step.kept_share < 1.0 for step in steps)
+    for name in ("H nats", "G", "k", "p", "T", "bias", "logprob", *(["blocks"] if has_dropped else [])):
         table.add_column(name, justify="right")
     for number, step in enumerate(steps):
         token = repr(tokens[number])[1:-1] if number < len(tokens) else f"#{step.token_id}"
@@ -34,6 +35,7 @@ def step_table(steps: Sequence[StepRecord], tokens: Sequence[str] = ()) -> Table
             f"{step.temperature:.2f}",
             f"{step.bias_nats:+.2f}",
             f"{step.logprob:.2f}",
+            *([f"{step.kept_share:.0%}"] if has_dropped else []),
         )
     return table
 

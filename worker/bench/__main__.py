@@ -179,5 +179,37 @@ def weights(
     run_weights(bench, json)
 
 
+@app.command()
+def blocks(
+    data: Annotated[Path, typer.Option(help="Questions with documents, as for gravity eval context.")],
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    tokens: Annotated[str, typer.Option(help="Sizes of the contexts, comma-separated.")] = "2000,6000",
+    contexts: Annotated[int, typer.Option(min=1, help="Of each size.")] = 6,
+    continuation: Annotated[int, typer.Option(min=2, help="Tokens that follow a context.")] = 64,
+    thresholds: Annotated[str, typer.Option(help="Of kv_blocks, comma-separated.")] = "1,4",
+    reference: Annotated[float, typer.Option(min=0.1, help="reference_nats of kv_blocks.")] = 6.0,
+    threads: Annotated[int, typer.Option(min=1)] = 1,
+    dtype: Annotated[Literal["auto", "bf16", "fp32"], typer.Option()] = "auto",
+    model: Annotated[str, typer.Option(help="A folder, or a Hugging Face id in the cache.")] = BUNDLED_MODEL,
+) -> None:
+    """Compare attending to all blocks of a long text with some, chosen by us, Quest, recency and chance."""
+    from worker.bench.blocks import BlocksBench, run_blocks
+
+    try:
+        sizes = tuple(int(size) for size in tokens.split(","))
+        chosen = tuple(float(threshold) for threshold in thresholds.split(","))
+    except ValueError as error:
+        raise typer.BadParameter("give numbers, such as 2000,6000", param_hint="--tokens") from error
+    if min(sizes) < 256:
+        raise typer.BadParameter("a context has at least 256 tokens", param_hint="--tokens")
+    try:
+        folder = resolve_model(model)
+    except ModelNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="--model") from error
+    run_blocks(
+        BlocksBench(folder, data, sizes, contexts, continuation, chosen, reference, threads, dtype), json
+    )
+
+
 if __name__ == "__main__":
     app()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from worker.decode.controller import DecodeState
 from worker.engine.batch import Piece
+from worker.engine.focus.focus import Focus
 from worker.engine.prefix import extend_digests
 from worker.engine.request import EngineEvent, GenerationRequest
 from worker.engine.speculation.drafter import Drafter
@@ -44,6 +45,8 @@ class ActiveRequest:
     last_entropy_nats: float | None = None
     drafter: Drafter | None = None
     """None where nothing is drafted."""
+    focus: Focus | None = None
+    """None where every step attends to the whole text."""
 
     def __post_init__(self) -> None:
         self.token_ids = list(self.request.prompt_ids)
@@ -69,8 +72,18 @@ class ActiveRequest:
 
     @property
     def shares_blocks(self) -> bool:
-        """Whether it may take from and give to the prefix cache; an exact replay recomputes everything."""
-        return not self.request.is_exclusive
+        """Whether it may take from and give to the prefix cache; an exact replay recomputes everything.
+
+        So does any replay that drops blocks: what the cache has is never dropped, and has changed since.
+        """
+        is_replay_of_dropping = self.focus is not None and bool(self.request.forced_ids)
+        return not (self.request.is_exclusive or is_replay_of_dropping)
+
+    @property
+    def num_shareable(self) -> int:
+        """Tokens whose keys and values are what any other text would have: all, or of a text that was
+        written without some of its blocks the prompt alone."""
+        return self.num_tokens if self.focus is None else len(self.request.prompt_ids)
 
     def decode_piece(self) -> Piece:
         return Piece(self.slot, self.num_cached, (self.last_id,), num_logits=1)

@@ -8,7 +8,9 @@ from worker.errors import ContextTooLongError, RequestError
 
 
 def check_fits(request: GenerationRequest, model: LanguageModel) -> None:
-    """Raise RequestError where the prompt, or a recorded completion, can not be run on this model."""
+    """Raise RequestError where the prompt, a recorded completion or a control cannot be run on this model."""
+    if request.controls.drops_blocks and not model.can_drop_blocks:
+        raise RequestError("this worker's model cannot drop kv_blocks; turn them off", param="vllm_xargs")
     num_prompt, num_forced, limit = len(request.prompt_ids), len(request.forced_ids), model.max_context
     if num_prompt == 0:
         raise RequestError("the prompt is empty; give at least one token", param="prompt")

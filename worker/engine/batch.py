@@ -5,9 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
 
 import torch
 from torch import Tensor
+
+
+class SeesAttention(Protocol):
+    """Is shown what the last tokens of a piece ask for."""
+
+    def add(self, queries: Tensor, keys: Tensor) -> None:
+        """Layer by layer: queries [queries, heads, head_dim], and all keys [kv_heads, tokens, head_dim]."""
+        ...
+
+
+class GivesRows(Protocol):
+    """Stands for a slot in the attention of a single token."""
+
+    def read(self, layer: int, end: int) -> tuple[Tensor, Tensor]:
+        """Return some of the slot's keys and values up to ``end``, each [1, kv_heads, tokens, head_dim].
+
+        Layers come in their order; the token's own row is in the slot already.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +40,21 @@ class Piece:
     token_ids: tuple[int, ...]
     num_logits: int
     """Of how many tokens at the end the logits after them are needed; 0 for a prompt that goes on."""
+    num_told: int = 0
+    """How many of these logits, the first ones, only tell how surprising the token behind them was."""
+    kept: GivesRows | None = None
+    """What a single token attends to instead of its whole slot."""
+    look: SeesAttention | None = None
+    """Takes in what the last tokens attend to."""
 
     @property
     def end(self) -> int:
         return self.start + len(self.token_ids)
+
+    @property
+    def num_drawn(self) -> int:
+        """Logits that a token may be drawn from."""
+        return self.num_logits - self.num_told
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +69,8 @@ class Segment:
     is_chunk: bool
     is_causal: bool
     """A chunk that begins its sequence: the plain triangle, for which kernels need no mask."""
+    kept: GivesRows | None = None
+    look: SeesAttention | None = None
 
     def as_sequences(self, rows: Tensor) -> Tensor:
         """View [rows, heads, head_dim] as [sequences, heads, queries, head_dim]."""
@@ -104,6 +137,8 @@ def _segments(pieces: Sequence[Piece], dtype: torch.dtype, device: torch.device)
                 mask=None if mask is None else mask.to(device),
                 is_chunk=num_rows > len(group),
                 is_causal=num_rows > len(group) and group[0].start == 0,
+                kept=group[0].kept,
+                look=group[0].look,
             )
         )
         row += num_rows
@@ -123,6 +158,8 @@ def _groups(pieces: Sequence[Piece]) -> list[list[Piece]]:
 
 def _can_join(group: list[Piece], piece: Piece) -> bool:
     last = group[-1]
+    if any(each.kept is not None or each.look is not None for each in (last, piece)):
+        return False
     if len(piece.token_ids) > 1 or len(last.token_ids) > 1 or piece.slot != last.slot + 1:
         return False
     longest = max(member.end for member in group)

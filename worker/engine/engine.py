@@ -14,6 +14,7 @@ from worker.decode.controller import Decision, DecodeState, RowFailure, StepCont
 from worker.engine.active import ActiveRequest
 from worker.engine.admission import check_fits
 from worker.engine.batch import Piece
+from worker.engine.focus.keeper import BlockKeeper
 from worker.engine.model import LanguageModel
 from worker.engine.policy import PolicyName, make_policy
 from worker.engine.request import EngineEvent, FinishReason, GenerationRequest, RequestFailed, StepOutput
@@ -85,6 +86,7 @@ class Engine:
         policy = make_policy(options.policy, model.max_context, model.vocab_size)
         self._scheduler = Scheduler(self._memory, policy, options.prefill_chunk)
         self._speculator = Speculator(model, self._memory.max_tokens, options.max_draft)
+        self._keeper = BlockKeeper(model)
         self._active: dict[str, ActiveRequest] = {}
         self._num_steps = 0
         self._num_tokens = 0
@@ -101,6 +103,7 @@ class Engine:
     def submit(self, request: GenerationRequest, state: DecodeState, emit: Emit) -> None:
         """Put a request at the end of the queue. One under an id that is in use fails."""
         active = ActiveRequest(request, state, emit, drafter=self._speculator.drafter(request))
+        active.focus = self._keeper.focus(request)
         if request.id in self._active:
             self._deliver(active, RequestFailed(request.id, "a request with this id is running"))
             return
@@ -117,8 +120,9 @@ class Engine:
         """Advance every running request by a token and what was drafted rightly, or a chunk of its prompt."""
         plan = self._speculator.with_drafts(self._scheduler.plan(), self._scheduler.running)
         try:
+            plan = self._keeper.with_views(plan)
             logits = self._model.forward(plan.pieces)
-            decisions = self._decide(plan, logits)
+            decisions = self._keeper.learn(plan, logits, self._decide(plan, logits))
         except Exception as error:
             log.exception("a step failed, and with it the requests that took part")
             self._fail_all(plan, error)
@@ -152,12 +156,15 @@ class Engine:
             return {}
         self._num_steps += 1
         context = StepContext(self._num_steps, len(sampled))
-        first_rows = [0, *accumulate(piece.num_logits for _, piece in sampled[:-1])]
+        starts = accumulate((piece.num_logits for piece in plan.pieces), initial=0)
+        first_rows = [
+            row + piece.num_told for piece, row in zip(plan.pieces, starts, strict=False) if piece.num_drawn
+        ]
         firsts = logits if len(sampled) == len(logits) else logits[first_rows]
         decisions = self._decider.decide(firsts, [active.state for active, _ in sampled], context)
         return {
             active: (decision,)
-            if piece.num_logits == 1
+            if piece.num_drawn == 1
             else self._check_draft(active, piece, decision, logits[row + 1 :], context)
             for (active, piece), decision, row in zip(sampled, decisions, first_rows, strict=True)
         }

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, DynamicCache
 
 from worker.engine.architecture import UnsupportedArchitectureError
 from worker.engine.batch import Piece
+from worker.engine.focus.kept_rows import KeptRows
 from worker.thermo.entropic_time import StepCost
 
 _MAX_CHUNK_ERROR = 0.25
@@ -30,6 +31,7 @@ class TransformersModel:
         self.dtype: torch.dtype = model.dtype
         self.has_wide_copy = False
         self.num_blocks = 0
+        self.can_drop_blocks = False
         self.step_cost = StepCost(model.num_parameters(), kv_width=0)  # caches differ too much to count
         self.can_rewind = False  # a window or a recurrent state has lost what was before
         self._model = model
@@ -63,6 +65,9 @@ class TransformersModel:
 
     def load_blocks(self, blocks: Sequence[int], slot: int) -> None:
         raise NotImplementedError("no blocks are kept")
+
+    def kept_rows(self, slot: int) -> KeptRows:
+        raise NotImplementedError("caches keep everything")
 
     def clear(self, slot: int, num_tokens: int) -> None:
         self._caches.pop(slot, None)

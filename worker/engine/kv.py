@@ -83,6 +83,8 @@ class KVStore:
         """Reserve it all. Raises MemoryError, which says what to lower."""
         token_shape = (2 * architecture.num_kv_heads, architecture.head_dim)
         shape = (architecture.num_layers, num_slots, slot_tokens, *token_shape)
+        self.token_shape = token_shape
+        """(2 * kv_heads, head_dim): one token of one layer."""
         self.num_slots = num_slots
         self.slot_tokens = slot_tokens
         self._pages, self._all = _reserve(shape, dtype, device)

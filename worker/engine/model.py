@@ -12,6 +12,7 @@ from torch import Tensor
 
 from worker.engine.architecture import Architecture
 from worker.engine.batch import Piece, Segment, lay_out
+from worker.engine.focus.kept_rows import KeptRows
 from worker.engine.kv import KVBlocks, KVStore
 from worker.engine.rotary import Rotary
 from worker.engine.weights import DecoderWeights, LayerWeights
@@ -56,6 +57,11 @@ class LanguageModel(Protocol):
         ...
 
     @property
+    def can_drop_blocks(self) -> bool:
+        """Whether pieces may have ``kept`` and ``look``."""
+        ...
+
+    @property
     def output_embedding(self) -> Tensor | None:
         """[vocab, hidden] on the CPU; None where the model does not show it."""
         ...
@@ -73,6 +79,10 @@ class LanguageModel(Protocol):
 
     def load_blocks(self, blocks: Sequence[int], slot: int) -> None:
         """Copy kept blocks to the beginning of a slot."""
+        ...
+
+    def kept_rows(self, slot: int) -> KeptRows:
+        """Return room for a copy of some of a slot's blocks."""
         ...
 
     def clear(self, slot: int, num_tokens: int) -> None:
@@ -145,6 +155,7 @@ class Decoder:
         self._wide = wide
         self.has_wide_copy = wide is not None
         self.can_rewind = True  # masked, and written over by the next tokens
+        self.can_drop_blocks = True
 
     @torch.inference_mode()
     def forward(self, pieces: Sequence[Piece]) -> Tensor:
@@ -175,6 +186,9 @@ class Decoder:
 
     def load_blocks(self, blocks: Sequence[int], slot: int) -> None:
         self._blocks.load(blocks, slot)
+
+    def kept_rows(self, slot: int) -> KeptRows:
+        return KeptRows(self._store, slot)
 
     def clear(self, slot: int, num_tokens: int) -> None:
         self._store.clear(slot, num_tokens)
@@ -210,13 +224,18 @@ class Decoder:
         A chunk is bound by multiplying, as its products are, and comes in the weights' dtype. A single token
         is bound by reading keys and values, and comes in the dtype that they are stored in.
         """
-        segment, keys, values = cached
+        segment, all_keys, all_values = cached
         shape = self._architecture
-        rows = fused[segment.rows, : self._first_key]
+        queries = fused[segment.rows, : self._first_key].view(-1, shape.num_heads, shape.head_dim)
+        keys, values = all_keys[index], all_values[index]
+        if segment.look is not None:
+            segment.look.add(queries, keys[0])
+        if segment.kept is not None:
+            keys, values = segment.kept.read(index, segment.kv_length)
         attended = F.scaled_dot_product_attention(
-            segment.as_sequences(rows.view(-1, shape.num_heads, shape.head_dim)),
-            keys[index].to(fused.dtype),
-            values[index].to(fused.dtype),
+            segment.as_sequences(queries),
+            keys.to(fused.dtype),
+            values.to(fused.dtype),
             attn_mask=segment.mask,
             is_causal=segment.is_causal,
             enable_gqa=shape.num_heads != shape.num_kv_heads,

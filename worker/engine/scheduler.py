@@ -24,7 +24,7 @@ class StepPlan:
     def sampled(self) -> list[tuple[ActiveRequest, Piece]]:
         """Those that get a token in this step, in the order of the logits."""
         pairs = zip(self.active, self.pieces, strict=True)
-        return [(active, piece) for active, piece in pairs if piece.num_logits]
+        return [(active, piece) for active, piece in pairs if piece.num_drawn]
 
 
 class Scheduler:

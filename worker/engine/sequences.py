@@ -69,6 +69,7 @@ class SequenceMemory:
         """Keep the full blocks of the first ``num_tokens`` tokens for others, as far as there is room."""
         if not active.shares_blocks or not self._prefix.num_blocks:
             return
+        num_tokens = min(num_tokens, active.num_shareable)
         num_before = len(active.held_blocks)
         new: list[tuple[int, int]] = []
         for digest in active.block_digests(num_tokens)[num_before:]:

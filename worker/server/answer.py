@@ -54,7 +54,10 @@ def tail_of(body: GenerationBody) -> dict[str, Any]:
 def ended(chunk: dict[str, Any], piece: Piece) -> dict[str, Any]:
     """Return the chunk as the last one of its choice: why it finished, and what was measured."""
     assert piece.summary is not None
-    chunk["choices"][0] |= {"finish_reason": piece.finish_reason, "gravity": piece.summary.model_dump()}
+    chunk["choices"][0] |= {
+        "finish_reason": piece.finish_reason,
+        "gravity": piece.summary.model_dump(exclude_none=True),
+    }
     return chunk
 
 

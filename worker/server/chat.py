@@ -46,7 +46,7 @@ class ChatShape:
                     "message": {"role": "assistant", "content": choice.text, "refusal": None},
                     "logprobs": self._logprobs(choice.logprobs),
                     "finish_reason": choice.finish_reason,
-                    "gravity": choice.summary.model_dump(),
+                    "gravity": choice.summary.model_dump(exclude_none=True),
                 }
                 for choice in choices
             ],

@@ -12,7 +12,7 @@ from worker.decode.vocabulary import Vocabulary
 from worker.engine.request import FinishReason, GenerationRequest, StepOutput
 from worker.protocol import StepRecord, TurnSummary
 from worker.server.sinks import StepSink
-from worker.thermo.entropic_time import summarise
+from worker.thermo.entropic_time import mean_kept_share, summarise
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,11 @@ class Choice:
         self.is_finished = True
         for sink in self._sinks:
             sink.end(reason)
-        told = {"seed": self.request.sampling.seed, "cached_prompt_tokens": self.num_cached_prompt}
+        told = {
+            "seed": self.request.sampling.seed,
+            "cached_prompt_tokens": self.num_cached_prompt,
+            "mean_kept_share": mean_kept_share(self._records) if self.request.controls.drops_blocks else None,
+        }
         summary = summarise(self._records).model_copy(update=told)
         return Piece(self.index, text, self._logprobs.release(text), reason, summary)
 

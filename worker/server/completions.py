@@ -43,7 +43,7 @@ class CompletionShape:
                 "text": choice.text,
                 "logprobs": self._logprobs(choice.logprobs),
                 "finish_reason": choice.finish_reason,
-                "gravity": choice.summary.model_dump(),
+                "gravity": choice.summary.model_dump(exclude_none=True),
             }
             for choice in choices
         ]

@@ -147,9 +147,10 @@ class Generation:
         if piece is None:
             return
         if piece.summary is not None:
-            num_prompt = len(choice.request.prompt_ids)
-            cost = self._deps.engine.step_cost.of_steps_gmac(num_prompt, choice.num_tokens)
-            summary = with_cost(piece.summary, cost)
+            num_prompt, summary = len(choice.request.prompt_ids), piece.summary
+            kept_share = 1.0 if summary.mean_kept_share is None else summary.mean_kept_share
+            cost = self._deps.engine.step_cost.of_steps_gmac(num_prompt, choice.num_tokens, kept_share)
+            summary = with_cost(summary, cost)
             self._deps.metrics.observe_summary(summary)
             piece = replace(piece, summary=summary)
         if piece.finish_reason is not None:

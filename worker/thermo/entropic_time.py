@@ -44,14 +44,16 @@ class StepCost:
     kv_width: int
     """Numbers of one position, keys and values of all layers."""
 
-    def of_steps_gmac(self, num_prompt: int, num_steps: int) -> float:
+    def of_steps_gmac(self, num_prompt: int, num_steps: int, kept_share: float = 1.0) -> float:
         """Return C, in 10^9 multiplications, of ``num_steps`` steps behind a prompt.
+
+        ``kept_share`` is the mean share of the text that the steps attended to.
 
         C = sum over steps of (active parameters + attended KV entries): a proxy for FLOPs. The prompt's own
         computation is not in it, nor what is no product with a weight, a key or a value.
         """
         attended = num_steps * num_prompt + num_steps * (num_steps - 1) // 2
-        return (num_steps * self.num_parameters + attended * self.kv_width) / 1e9
+        return (num_steps * self.num_parameters + kept_share * attended * self.kv_width) / 1e9
 
 
 def with_cost(summary: TurnSummary, cost_gmac: float) -> TurnSummary:
@@ -73,3 +75,8 @@ def summarise(records: Sequence[StepRecord]) -> TurnSummary:
         envelope_nats=envelope(entropies),
         num_accepted_drafts=sum(record.accepted_draft for record in records),
     )
+
+
+def mean_kept_share(records: Sequence[StepRecord]) -> float:
+    """Return the mean over steps of the share of KV blocks attended to; 1 for no steps."""
+    return fmean(record.kept_share for record in records) if records else 1.0

@@ -175,3 +175,11 @@ def test_traces_from_before_half_widths_were_written_are_read_as_measured() -> N
     assert unpack_steps(entry)[2] == [record, record]
     del entry[b"entropy_half_width_nats"]
     assert [step.entropy_half_width_nats for step in unpack_steps(entry)[2]] == [0.0, 0.0]
+
+
+def test_traces_from_before_kept_shares_were_written_are_read_as_whole() -> None:
+    record = StepRecord(1, -0.5, 1.5, 0.125, 0.875, 1.0, 0.5, 7, 1.0, 0.75, 0.25, 1.0, 2, 0, 0, 1, 0.0, 0.25)
+    entry = {name.encode(): value for name, value in pack_steps(0, [record, record]).items()}
+    assert unpack_steps(entry)[2] == [record, record]
+    del entry[b"kept_share"]
+    assert [step.kept_share for step in unpack_steps(entry)[2]] == [1.0, 1.0]

@@ -9,13 +9,14 @@ import pytest
 
 from gateway.context.report import Document, PruneReport, Verdict
 from gateway.errors import InvalidRequest
+from gateway.flow.controls import overridden
 from gateway.flow.deps import Deps
 from gateway.flow.shape import TOKEN_PROMPT, shape
 from gateway.flow.turn import Assignment, Turn
 from gateway.settings import GatewaySettings, TextRetention
 from gateway.store.document import TaskDocument
 from tests.gateway.flow.conftest import MakeTurn
-from worker.protocol import AdaptiveControls, SpeculationControls
+from worker.protocol import AdaptiveControls, KVBlockControls, SpeculationControls
 
 DEPS = cast(Deps, SimpleNamespace(settings=GatewaySettings()))
 DOCUMENTS = (Document("a", "Alpha text.", "Alpha"), Document("b", "Beta text."), Document("c", "Gamma text."))
@@ -242,3 +243,20 @@ async def test_speculation_goes_to_the_worker_where_a_task_turns_it_on(
     assert on.controls.speculation == SpeculationControls(mode="entropy", max_draft=8, min_match=1)
     off = await shaped(make_turn(task=task(), assignment=assignment))
     assert off.controls.speculation is None
+
+
+async def test_kv_blocks_go_to_the_worker_where_a_task_turns_them_on_and_never_in_a_plain_arm(
+    make_turn: MakeTurn,
+) -> None:
+    dropping = task(kv_blocks={"mode": "entropy", "threshold": 2.0})
+    on = await shaped(make_turn(task=dropping))
+    assert on.controls.kv_blocks == KVBlockControls(mode="entropy", threshold=2.0)
+    assert (await shaped(make_turn(task=task()))).controls.kv_blocks is None
+    # They change texts, which an arm without gravity must not.
+    plain = await shaped(make_turn(task=dropping, assignment=Assignment(lane="a", gravity=False)))
+    assert plain.controls.kv_blocks is None
+
+
+def test_a_request_that_asks_for_blocks_and_drafts_is_told_so() -> None:
+    with pytest.raises(InvalidRequest, match="cannot be on together"):
+        overridden(task(speculation={"mode": "entropy"}), {"kv_blocks": {"mode": "entropy"}})

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.flow.explain import closing
 from gateway.flow.tally import Tally
 
 SUMMARY: dict[str, Any] = {
@@ -39,3 +40,13 @@ def test_a_worker_that_counts_no_cost_has_none() -> None:
     outcome = tally_of(SUMMARY).outcome()
     assert (outcome.cost_gmac, outcome.nats_per_gmac, outcome.cached_prompt_tokens) == (None, None, None)
     assert outcome.entropic_time_nats == 2.0
+
+
+def test_the_share_of_kv_blocks_is_told_where_a_task_drops_any() -> None:
+    assert tally_of(SUMMARY).outcome().mean_kept_share is None
+    first = SUMMARY | {"num_steps": 10, "mean_kept_share": 0.25}
+    second = SUMMARY | {"num_steps": 30, "mean_kept_share": 0.75}
+    outcome = tally_of(first, second).outcome()
+    assert outcome.mean_kept_share == pytest.approx((10 * 0.25 + 30 * 0.75) / 40)
+    assert closing(outcome)["mean_kept_share"] == outcome.mean_kept_share
+    assert "mean_kept_share" not in closing(tally_of(SUMMARY).outcome())

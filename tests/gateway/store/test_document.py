@@ -123,3 +123,12 @@ def test_speculation_is_off_and_bounded() -> None:
     line, message = broken("task_type: t\nspeculation:\n  mode: entropy\n  max_draft: 65\n")
     assert line == 4
     assert "64" in message
+
+
+def test_kv_blocks_are_off_and_never_on_together_with_speculation() -> None:
+    assert task(json.dumps(SEED)).kv_blocks.mode == "off"
+    _, message = broken("task_type: t\nspeculation: {mode: entropy}\nkv_blocks: {mode: entropy}\n")
+    assert "kv_blocks and speculation cannot be on together" in message
+    line, message = broken("task_type: t\nkv_blocks:\n  mode: entropy\n  look_every: 1\n")
+    assert line == 4
+    assert "2" in message

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from worker.engine.batch import Piece
+from worker.engine.focus.kept_rows import KeptRows
 from worker.engine.model import LanguageModel
 from worker.engine.request import EngineEvent, GenerationRequest, RequestFailed, StepOutput
 from worker.errors import ContextTooLongError, RequestError
@@ -389,6 +390,7 @@ class BreaksOnce:
         self.dtype = model.dtype
         self.has_wide_copy = model.has_wide_copy
         self.can_rewind = model.can_rewind
+        self.can_drop_blocks = model.can_drop_blocks
         self.num_blocks = model.num_blocks
         self.step_cost = model.step_cost
         self.output_embedding = model.output_embedding
@@ -405,6 +407,9 @@ class BreaksOnce:
 
     def load_blocks(self, blocks: Sequence[int], slot: int) -> None:
         self._model.load_blocks(blocks, slot)
+
+    def kept_rows(self, slot: int) -> KeptRows:
+        return self._model.kept_rows(slot)
 
     def clear(self, slot: int, num_tokens: int) -> None:
         self._model.clear(slot, num_tokens)

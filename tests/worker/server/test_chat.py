@@ -191,3 +191,23 @@ def test_controls_change_the_sampling_and_show_in_the_summary(client: httpx.Clie
     assert steered["message"]["content"] == greedy["message"]["content"]
     assert plain["message"]["content"] != greedy["message"]["content"]
     assert steered["gravity"]["mean_k"] == 1.0
+
+
+def test_the_share_of_kv_blocks_is_in_the_summary_where_they_are_on(
+    client: httpx.Client, model_name: str
+) -> None:
+    text = "Count the towns of the north. " * 20
+    controls = '{"kv_blocks": {"mode": "entropy", "threshold": 100, "reference_nats": 40, "min_blocks": 1}}'
+
+    def summary(question: str, **fields: Any) -> dict[str, Any]:
+        messages = [{"role": "user", "content": question + text}]
+        request = chat(model_name, messages=messages, max_tokens=24, ignore_eos=True, **fields)
+        answer = client.post("/v1/chat/completions", json=request).json()
+        told: dict[str, Any] = answer["choices"][0]["gravity"]
+        return told
+
+    plain = summary("One. ")
+    assert "mean_kept_share" not in plain
+    dropping = summary("Two. ", vllm_xargs={"gravity": controls})  # another beginning: nothing is cached
+    assert 0.2 < dropping["mean_kept_share"] < 0.95
+    assert dropping["cost_gmac"] < plain["cost_gmac"]

@@ -81,6 +81,10 @@ def test_the_cost_of_steps_is_the_sum_over_them() -> None:
     by_hand = sum(1_000_000 + 200 * (30 + step) for step in range(12)) / 1e9
     assert cost.of_steps_gmac(num_prompt=30, num_steps=12) == pytest.approx(by_hand)
     assert cost.of_steps_gmac(30, 0) == 0.0
+    # With a quarter of the text attended to, a quarter of what is not weights is left.
+    weights = 12 * 1_000_000 / 1e9
+    narrow = cost.of_steps_gmac(num_prompt=30, num_steps=12, kept_share=0.25)
+    assert narrow - weights == pytest.approx((by_hand - weights) / 4)
     summary = with_cost(summarise([replace(RECORD, entropy_nats=h) for h in (3.0, 1.0)]), 0.5)
     assert (summary.cost_gmac, summary.nats_per_gmac) == (0.5, 4.0)
 

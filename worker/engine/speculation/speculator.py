@@ -72,7 +72,7 @@ class Speculator:
             given = decided.get(active, ())
             if active.drafter is not None:
                 self._learn(active.drafter, [each for each in given if isinstance(each, Decision)])
-            is_drafted = piece.num_logits > 1
+            is_drafted = piece.num_drawn > 1
             pieces.append(replace(piece, token_ids=piece.token_ids[: len(given)]) if is_drafted else piece)
         return replace(plan, pieces=tuple(pieces))
 
