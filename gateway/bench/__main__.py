@@ -123,6 +123,29 @@ def ablation(
     _deliver(report, json, print_report)
 
 
+@app.command()
+def soak(
+    json: Annotated[Path | None, typer.Option(help="Write what was seen to this file.")] = None,
+    minutes: Annotated[float, typer.Option(min=0.05, help="How long there is load.")] = 30.0,
+    clients: Annotated[int, typer.Option(min=1, help="A closed loop of so many.")] = 10,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+) -> None:
+    """Load a gateway and a worker with all that clients do; 1 where anything is wrong or left behind."""
+    from rich.console import Console
+
+    from gateway.bench.soak.report import print_report, report_of
+    from gateway.bench.soak.run import SoakPlan
+    from gateway.bench.soak.run import soak as run_soak
+    from gateway.stack.signals import until_signal
+
+    console = Console(stderr=True)
+    plan = SoakPlan(60.0 * minutes, seed, clients)
+    soaked = asyncio.run(until_signal(run_soak(plan, lambda said: console.print(said, style="dim"))))
+    report = report_of(soaked, plan)
+    _deliver(report, json, print_report)
+    raise typer.Exit(0 if report["is_good"] else 1)
+
+
 def _deliver(
     report: dict[str, Any], json: Path | None, show: Callable[[dict[str, Any], Console], None]
 ) -> None:

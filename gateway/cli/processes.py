@@ -62,11 +62,11 @@ def run_worker() -> None:
 
 @app.command(context_settings=PASS_ON)
 def bench(context: typer.Context) -> None:
-    """Measure: gravity bench decode | speculation | gateway | serve | ablation --json FILE."""
+    """Measure: gravity bench decode | speculation | gateway | serve | ablation | rag | soak --json FILE."""
     subject, *options = context.args or ["--help"]
     if subject == "gateway":
         _become("gateway.bench", "gateway", *options)
-    elif subject in ("serve", "ablation"):
+    elif subject in ("serve", "ablation", "rag", "soak"):
         _become("gateway.bench", subject, *options)
     else:
         _become("worker.bench", subject, *options)

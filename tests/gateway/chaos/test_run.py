@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from redis.asyncio import Redis
 
-from gateway.chaos.client import Ending
+from gateway.chaos.endings import Ending
 from gateway.chaos.memory import WARM_S, num_connections, rise_mib
 from gateway.chaos.place import Away, Place
 from gateway.chaos.publishing import broken_links
