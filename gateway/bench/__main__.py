@@ -124,6 +124,30 @@ def ablation(
 
 
 @app.command()
+def rag(
+    data: Annotated[list[Path], typer.Option(help="Labelled requests, as gravity eval answers reads them.")],
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    questions: Annotated[int, typer.Option(min=1)] = 20,
+    rounds: Annotated[int, typer.Option(min=1, help="Each on a stack of its own.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Draws other questions.")] = 0,
+    rival_dtype: Annotated[str | None, typer.Option(help="bf16 or fp32; default: the worker's.")] = None,
+) -> None:
+    """Compare whole requests with twenty documents with transformers' generate, which reads all of them."""
+    from rich.console import Console
+
+    from gateway.bench.rag.measure import DTYPES, RagPlan, measure
+    from gateway.bench.rag.report import print_report, report_of
+    from gateway.stack.signals import until_signal
+
+    console = Console(stderr=True)
+    if rival_dtype not in (None, *DTYPES):
+        raise CommandError(f"--rival-dtype {rival_dtype}: it is one of {', '.join(DTYPES)}")
+    plan = RagPlan(tuple(data), _bundled_model(), questions, rounds, seed, rival_dtype)
+    measured = asyncio.run(until_signal(measure(plan, lambda said: console.print(said, style="dim"))))
+    _deliver(report_of(measured, plan), json, print_report)
+
+
+@app.command()
 def soak(
     json: Annotated[Path | None, typer.Option(help="Write what was seen to this file.")] = None,
     minutes: Annotated[float, typer.Option(min=0.05, help="How long there is load.")] = 30.0,
