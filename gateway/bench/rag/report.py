@@ -8,8 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from gateway.bench.rag.asking import MAX_TOKENS
 from gateway.bench.rag.figures import AIMS, ARMS, DESCRIPTIONS, RIVAL, arm_figures
-from gateway.bench.rag.measure import MAX_TOKENS, Measured, RagPlan
+from gateway.bench.rag.measure import Measured, RagPlan
 from gateway.evaluation.scoring import RULE
 
 
