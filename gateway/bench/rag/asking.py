@@ -26,7 +26,7 @@ MAX_TOKENS = 48
 RECORDED_S = 30.0
 POLL_S = 0.05
 TIMEOUT_S = 600.0
-WARM_UP = "What are these texts about?"
+WARM_UP, WARM_UP_CHARS = "What are these texts about?", 40
 _OURS: tuple[Arm, ...] = ("cold", "warm", "again")
 _JSON = {"content-type": "application/json"}
 Tell = Callable[[str], None]
@@ -40,6 +40,9 @@ class Sides:
     redis_url: str
     usages: tuple[Usage, ...]
     rival: Rival
+    task: str = TASK
+    max_tokens: int = MAX_TOKENS
+    """All of which are written, whatever the model would have ended."""
 
 
 class Round:
@@ -65,8 +68,8 @@ class Round:
 
     async def _warm_up(self, session: aiohttp.ClientSession, redis: Redis, question: Question) -> None:
         """Load what is loaded late, by texts cut short and another question: their encodings help nobody."""
-        documents = [{"id": each.id, "text": each.text[:200]} for each in question.documents]
-        await self._answered(session, redis, _body("warm-up", WARM_UP, documents))
+        documents = [{"id": each.id, "text": each.text[:WARM_UP_CHARS]} for each in question.documents]
+        await self._answered(session, redis, self._body("warm-up", WARM_UP, documents))
         await self._sides.rival.answer(question.messages, 2)
 
     async def _ask(
@@ -80,7 +83,7 @@ class Round:
                 continue
             # ``again`` is ``warm`` word for word; ``cold`` and ``warm`` differ from their first words on.
             named = f"{'cold' if arm == 'cold' else 'warm'} {self._number} {question.request.id}"
-            body = _body(named, question.request.question, documents)
+            body = self._body(named, question.request.question, documents)
             answers[arm] = await self._answered(session, redis, body)
         seconds = ", ".join(f"{arm} {answer.cpu_s:.1f}" for arm, answer in answers.items())
         self._tell(f"round {self._number + 1}, question {place + 1}, CPU s: {seconds}")
@@ -89,7 +92,7 @@ class Round:
     async def _generated(self, question: Question) -> Answer:
         messages = [_system(f"{RIVAL} {self._number} {question.request.id}"), *question.messages]
         before_s, began = await self._rivals.settled_cpu_s(), time.perf_counter()
-        told = await self._sides.rival.answer(messages, MAX_TOKENS)
+        told = await self._sides.rival.answer(messages, self._sides.max_tokens)
         wall_s = time.perf_counter() - began
         cpu_s = await self._rivals.settled_cpu_s() - before_s
         return Answer(
@@ -122,6 +125,17 @@ class Round:
             outcome["cached_prompt_tokens"] or 0,
         )
 
+    def _body(self, named: str, question: str, documents: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+        return {
+            "model": MODEL,
+            "messages": [_system(named), {"role": "user", "content": question}],
+            "documents": documents,
+            "task": self._sides.task,
+            "max_tokens": self._sides.max_tokens,
+            "temperature": 0.0,
+            "ignore_eos": True,
+        }
+
     async def _cpu_s(self) -> float:
         return sum([await usage.settled_cpu_s() for usage in self._sides.usages])
 
@@ -130,18 +144,6 @@ def order_of(place: int) -> tuple[Arm, ...]:
     """Return the arms: ours in their order, ``generate`` before, between or after them, in turn."""
     at = place % (len(_OURS) + 1)
     return (*_OURS[:at], RIVAL, *_OURS[at:])
-
-
-def _body(named: str, question: str, documents: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    return {
-        "model": MODEL,
-        "messages": [_system(named), {"role": "user", "content": question}],
-        "documents": documents,
-        "task": TASK,
-        "max_tokens": MAX_TOKENS,
-        "temperature": 0.0,
-        "ignore_eos": True,
-    }
 
 
 def _system(named: str) -> Mapping[str, str]:
