@@ -14,7 +14,7 @@ from gateway.bench.soak.requests import CHAT, COMPLETIONS, MIX, REQUESTS, Reques
 from gateway.chaos.endings import Answer, Ending, read_stream, take_whole
 from gateway.chaos.site import Site, url_of
 
-LONGEST_S = 300.0
+LONGEST_S = 900.0
 """No turn may be without an end for so long, on a machine that others use too."""
 ERROR_FIELDS = {"message", "type", "param", "code"}
 JSON = {"content-type": "application/json"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import socket
 import struct
@@ -22,7 +23,7 @@ _BREAK_OFF = struct.pack("ii", 1, 0)
 
 
 async def leave(port: int, request: Request, draw: random.Random) -> str:
-    """Ask on a connection of its own and go. Return the phase. Raises OSError, TimeoutError."""
+    """Ask on a connection of its own and go. Return the phase. Raises OSError."""
     phase, breaks_off = draw.choice(PHASES), draw.random() < 0.4
     stay_s, num_read = draw.uniform(*STAY_S), draw.randrange(1, 2_000)
     reader, writer = await asyncio.open_connection(LOOPBACK, port)
@@ -57,5 +58,6 @@ async def _stay(
         writer.write_eof()
         await asyncio.sleep(stay_s)
     elif phase == "mid-answer":
-        async with asyncio.timeout(PATIENCE_S):
-            await reader.read(num_bytes)
+        with contextlib.suppress(TimeoutError):  # nothing came, and it goes all the same
+            async with asyncio.timeout(PATIENCE_S):
+                await reader.read(num_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from operator import itemgetter
 from typing import Any, get_args
 
 from rich.console import Console
@@ -30,13 +31,15 @@ def print_report(report: dict[str, Any], console: Console) -> None:
     console.print(table)
     for reason, number in list(report["reasons"].items())[:MAX_REASONS]:
         console.print(f"{number:6} × {reason}", markup=False)
+    kind, seconds = max(report["longest_s"].items(), key=itemgetter(1))
+    console.print(f"the longest answer took {seconds:.0f} s ({kind})")
     for name, (before, after) in report["levels"].items():
         files = f"{before['num_descriptors']} → {after['num_descriptors']} open files"
         console.print(f"{name}: {files}, {before['num_threads']} → {after['num_threads']} threads")
     for name, rise in report["growth_mib"].items():
         console.print(f"memory of {name}: {rise:+.1f} MiB")
     if not report["growth_mib"]:
-        console.print("memory: nothing can be said of less than three minutes")
+        console.print("memory: nothing can be said of so short a run")
     console.print(", ".join(f"{name} {value:,.0f}" for name, value in report["counters"].items()))
     for problem in report["problems"]:
         console.print(f"PROBLEM {problem}", markup=False)

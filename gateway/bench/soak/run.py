@@ -28,6 +28,8 @@ from gateway.errors import StackError
 
 WARM_UP_S = 20.0
 WARM_UP_SEED = 1_000_000
+WARM_SHARE = 1.0 / 3.0
+"""Of the load: whatever fills up to its bound has done so by then."""
 MAX_SHOWN = 20
 TOLD_EVERY_S = 60.0
 PROMPTS = ("The harbour is", "Once upon a time", "Water boils when")
@@ -53,7 +55,12 @@ class Soaked:
     turns: Mapping[str, Mapping[str, int]]
     """Kind, then end, then how many."""
     reasons: Mapping[str, int]
+    longest_s: Mapping[str, float]
+    """The longest turn of each kind that was answered."""
     growth_mib: Mapping[str, float]
+    """After a third of the run."""
+    memory_mib: Mapping[str, list[float]]
+    """The lowest of every 20 s."""
     levels: Mapping[str, tuple[Levels, Levels]]
     """By process, at rest, after the warm-up and at the end."""
     counters: Mapping[str, float]
@@ -79,7 +86,7 @@ async def _judged(site: Site, plan: SoakPlan, tell: Tell) -> Soaked:
     if problems := await settled(site):
         raise StackError(f"after the warm-up: {problems[0]}")
     before, texts = levels_of(site), await _greedy(site)
-    memory = MemoryWatch(site)
+    memory = MemoryWatch(site, WARM_SHARE * plan.duration_s)
     watches = [
         asyncio.create_task(memory.run(), name="memory"),
         asyncio.create_task(_tell_how_far(endings, tell), name="progress"),
@@ -103,11 +110,21 @@ async def _judged(site: Site, plan: SoakPlan, tell: Tell) -> Soaked:
     return Soaked(
         turns=ends_by_kind(endings, MIX),
         reasons=reasons_of(endings),
+        longest_s=_longest_s(endings),
         growth_mib=dict(memory.growth_mib()),
+        memory_mib=dict(memory.course_mib()),
         levels={name: (before[name], after[name]) for name in before},
         counters=counters,
         problems=problems,
     )
+
+
+def _longest_s(endings: list[Ending]) -> dict[str, float]:
+    longest = dict.fromkeys(MIX, 0.0)
+    for ending in endings:
+        if ending.end == "answered":
+            longest[ending.kind] = max(longest[ending.kind], ending.ended_s - ending.began_s)
+    return longest
 
 
 async def _load(site: Site, plan: SoakPlan, endings: list[Ending]) -> None:
