@@ -25,9 +25,7 @@ WORKER_SETTINGS = {
     "NG_WORKER_MAX_WAITING": "6",
     # Two of six slots' full contexts: sequences are put out, and go on later.
     "NG_WORKER_KV_TOKENS": str(2 * MAX_CONTEXT),
-    # Full within the warm-up: what fills slowly up to its bound looks like a leak. So do oneDNN's kernels, of
-    # which it keeps some for every number of rows that it has ever multiplied, 2 MiB for each.
-    "NG_WORKER_PREFILL_CHUNK": "32",
+    # Full within the warm-up: what fills slowly up to its bound looks like a leak.
     "NG_WORKER_PREFIX_CACHE_TOKENS": "1024",
     "NG_WORKER_SCHEDULER": "entropic",
     "NG_WORKER_MAX_BODY_BYTES": str(MAX_BODY_BYTES),
