@@ -34,6 +34,11 @@ GATEWAY_SETTINGS = {
     "NG_CONFIG_STORE": "files",
     "NG_MAX_BODY_BYTES": str(MAX_BODY_BYTES),
     "NG_MAX_RECORD_BYTES": "65536",
+    # Longer than turns take on a machine that others keep busy: what ends too late is seen by the clients.
+    "NG_FIRST_TOKEN_TIMEOUT_S": "900",
+    "NG_BEGIN_TIMEOUT_S": "900",
+    "NG_IDLE_TIMEOUT_S": "900",
+    "NG_REQUEST_TIMEOUT_S": "900",
 }
 MAX_LINES = 20
 DRAFTED = "drafted"
