@@ -112,7 +112,7 @@ def test_the_task_is_the_configured_one_with_speculation(tmp_path: Path) -> None
 def test_cold_warm_and_known_requests_are_what_they_are_called(
     served: ServedStack, model_path: Path, tokenizer: Any
 ) -> None:
-    chunks = request("The colour of the boat is", 20, frozenset({0}), 12)
+    chunks = request("The colour of the boat is", 20, frozenset({0}), 6)
     messages = messages_of(chunks.question, as_sent(chunks), ContextSection())
     question = Question(chunks, messages, 0)
 
