@@ -106,7 +106,7 @@ def ablation(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     arms: Annotated[
         str, typer.Option(help="Of these alone, comma-separated, beside the baseline.")
-    ] = "+context,+sampling,+scheduling",
+    ] = "+context,+sampling,+scheduling,+speculation",
 ) -> None:
     """Compare what each part of the product adds, by the real gateway and worker."""
     from rich.console import Console
@@ -151,6 +151,53 @@ def buckets(
     plan = BucketsPlan(_bundled_model(), rate, shares, requests, blocks, seed, mode, max_draft, chosen)
     measured = asyncio.run(until_signal(measure(plan, lambda said: console.print(said, style="dim"))))
     _deliver(report_of(measured, plan), json, print_report)
+
+
+@app.command()
+def rag(
+    data: Annotated[list[Path], typer.Option(help="Labelled requests, as gravity eval answers reads them.")],
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    questions: Annotated[int, typer.Option(min=1)] = 20,
+    rounds: Annotated[int, typer.Option(min=1, help="Each on a stack of its own.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Draws other questions.")] = 0,
+    rival_dtype: Annotated[str | None, typer.Option(help="bf16 or fp32; default: the worker's.")] = None,
+) -> None:
+    """Compare whole requests with twenty documents with transformers' generate, which reads all of them."""
+    from rich.console import Console
+
+    from gateway.bench.rag.measure import DTYPES, RagPlan, measure
+    from gateway.bench.rag.report import print_report, report_of
+    from gateway.stack.signals import until_signal
+
+    console = Console(stderr=True)
+    if rival_dtype not in (None, *DTYPES):
+        raise CommandError(f"--rival-dtype {rival_dtype}: it is one of {', '.join(DTYPES)}")
+    plan = RagPlan(tuple(data), _bundled_model(), questions, rounds, seed, rival_dtype)
+    measured = asyncio.run(until_signal(measure(plan, lambda said: console.print(said, style="dim"))))
+    _deliver(report_of(measured, plan), json, print_report)
+
+
+@app.command()
+def soak(
+    json: Annotated[Path | None, typer.Option(help="Write what was seen to this file.")] = None,
+    minutes: Annotated[float, typer.Option(min=0.05, help="How long there is load.")] = 30.0,
+    clients: Annotated[int, typer.Option(min=1, help="A closed loop of so many.")] = 10,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+) -> None:
+    """Load a gateway and a worker with all that clients do; 1 where anything is wrong or left behind."""
+    from rich.console import Console
+
+    from gateway.bench.soak.report import print_report, report_of
+    from gateway.bench.soak.run import SoakPlan
+    from gateway.bench.soak.run import soak as run_soak
+    from gateway.stack.signals import until_signal
+
+    console = Console(stderr=True)
+    plan = SoakPlan(60.0 * minutes, seed, clients)
+    soaked = asyncio.run(until_signal(run_soak(plan, lambda said: console.print(said, style="dim"))))
+    report = report_of(soaked, plan)
+    _deliver(report, json, print_report)
+    raise typer.Exit(0 if report["is_good"] else 1)
 
 
 def _deliver(

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
 import httpx
 import orjson
 
+from gateway.chaos.endings import Answer, Ending, read_stream, take_whole
 from gateway.chaos.place import Place
 from gateway.chaos.site import BEGIN_S, MAX_CONTEXT, url_of
 from gateway.demo.corpus import DOCUMENTS, QUESTION
-from gateway.pool.events import EventParser
 
 Kind: TypeAlias = Literal["stream", "whole", "documents", "leaving", "too long", "hostile", "slow reader"]
-End: TypeAlias = Literal["answered", "refused", "error event", "left", "cut off", "wrong"]
 
 MIX: Mapping[Kind, int] = {
     "stream": 6,
@@ -52,30 +50,6 @@ HOSTILE: tuple[dict[str, Any], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How one turn ended. ``num_tokens`` is None where no usage came; moments are monotonic seconds."""
-
-    kind: Kind
-    end: End
-    detail: str
-    gateway: str
-    turn_id: str
-    began_s: float
-    ended_s: float
-    num_tokens: int | None = None
-
-
-@dataclass(slots=True)
-class Answer:
-    """What has come so far."""
-
-    turn_id: str = ""
-    end: End = "wrong"
-    detail: str = "nothing came"
-    num_tokens: int | None = None
-
-
 async def ask(client: httpx.AsyncClient, gateway: Place, kind: Kind, draw: random.Random) -> Ending:
     """Send one turn and see how it ends."""
     answer, began_s = Answer(), monotonic()
@@ -107,9 +81,9 @@ async def _asked(
         if response.status_code != httpx.codes.OK:
             _take_refusal(answer, kind, response.status_code, await response.aread())
         elif body["stream"]:
-            await _read_stream(response, answer, SLOW_S if kind == "slow reader" else 0.0)
+            await read_stream(response, answer, SLOW_S if kind == "slow reader" else 0.0)
         else:
-            _take_whole(answer, await response.aread())
+            take_whole(await response.aread(), answer)
     if kind in MISTAKES and answer.end == "answered":
         answer.end, answer.detail = "wrong", f"a {kind} request was answered: {sorted(body)}"
 
@@ -122,34 +96,6 @@ async def _leave(client: httpx.AsyncClient, gateway: Place, draw: random.Random,
             await _asked(client, gateway, body, "leaving", answer)
     except TimeoutError:
         answer.end, answer.detail = "left", ""
-
-
-async def _read_stream(response: httpx.Response, answer: Answer, pause_s: float) -> None:
-    parser, has_finish, is_done, code = EventParser(), False, False, ""
-    answer.detail = "the stream broke off without an error event or its [DONE]"
-    async for piece in response.aiter_bytes():
-        await asyncio.sleep(pause_s)
-        for data in parser.feed(piece):
-            if data == b"[DONE]":
-                is_done = True
-                continue
-            chunk = orjson.loads(data)
-            if error := chunk.get("error"):
-                code = str(error["code"])
-            has_finish |= any(choice.get("finish_reason") for choice in chunk.get("choices", ()))
-            if usage := chunk.get("usage"):
-                answer.num_tokens = usage["completion_tokens"]
-    if is_done and code:
-        answer.end, answer.detail = "error event", code
-    elif is_done and has_finish:
-        answer.end, answer.detail = "answered", ""
-
-
-def _take_whole(answer: Answer, content: bytes) -> None:
-    parsed = orjson.loads(content)
-    answer.num_tokens = parsed["usage"]["completion_tokens"]
-    if all(choice["finish_reason"] for choice in parsed["choices"]):
-        answer.end, answer.detail = "answered", ""
 
 
 def _take_refusal(answer: Answer, kind: Kind, status: int, content: bytes) -> None:

@@ -10,7 +10,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from gateway.chaos.client import End
+from gateway.chaos.endings import End
 from gateway.chaos.run import ChaosPlan, Verdict, run_once
 from gateway.stack.signals import until_signal
 

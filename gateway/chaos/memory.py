@@ -32,8 +32,9 @@ Sample: TypeAlias = tuple[float, int]
 class MemoryWatch:
     """Samples each process; a process that was started again begins a new series."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, warm_s: float = WARM_S) -> None:
         self._site = site
+        self._warm_s = warm_s
         self._samples: dict[tuple[str, int], list[Sample]] = defaultdict(list)
 
     async def run(self) -> None:
@@ -47,9 +48,16 @@ class MemoryWatch:
     def growth_mib(self) -> Mapping[str, float]:
         """Return by process how much the straight line through the longest series rises, after warm-up."""
         return {
-            name: rise_mib(samples)
+            name: rise_mib(samples, self._warm_s)
             for name, samples in self._longest().items()
-            if _span_s(samples) >= WARM_S + SPAN_S
+            if _span_s(samples) >= self._warm_s + SPAN_S
+        }
+
+    def course_mib(self) -> Mapping[str, list[float]]:
+        """Return by process the lowest of each window of the longest series, warm-up included."""
+        return {
+            name: [round(size / MIB, 1) for _, size in _lowest(samples, samples[0][0])]
+            for name, samples in self._longest().items()
         }
 
     def problems(self) -> list[str]:
@@ -68,20 +76,25 @@ class MemoryWatch:
         return longest
 
 
-def rise_mib(samples: Sequence[Sample]) -> float:
+def rise_mib(samples: Sequence[Sample], warm_s: float = WARM_S) -> float:
     """Return how far the line of least squares through the lowest of each window rises after warm-up, in MiB.
 
     The lowest, because what is in flight (keys and values of answers) comes and goes, and a leak stays.
     """
-    began_s = samples[0][0] + WARM_S
+    began_s = samples[0][0] + warm_s
+    moments, sizes = np.array(_lowest(samples, began_s), dtype=float).T
+    slope = np.polyfit(moments - moments[0], sizes, 1)[0]
+    return float(slope * (samples[-1][0] - began_s) / MIB)
+
+
+def _lowest(samples: Sequence[Sample], began_s: float) -> list[Sample]:
+    """Return the lowest sample of each window from ``began_s`` on."""
     lowest: dict[int, Sample] = {}
     for moment_s, size in samples:
         if moment_s >= began_s:
             window = int((moment_s - began_s) // WINDOW_S)
             lowest[window] = min(lowest.get(window, (moment_s, size)), (moment_s, size), key=itemgetter(1))
-    moments, sizes = np.array(list(lowest.values()), dtype=float).T
-    slope = np.polyfit(moments - moments[0], sizes, 1)[0]
-    return float(slope * (samples[-1][0] - began_s) / MIB)
+    return list(lowest.values())
 
 
 def resident_bytes(pid: int) -> int:

@@ -8,7 +8,7 @@ import signal
 from dataclasses import dataclass, field
 from time import monotonic
 
-from gateway.stack.child import Child, Command
+from gateway.stack.child import Child, Command, OnLine
 from gateway.stack.leash import Leash
 
 READY_S = 300.0
@@ -24,6 +24,10 @@ class Away:
     was_killed: bool
 
 
+def _keep_quiet(name: str, line: str) -> None:
+    """Only the last lines are wanted, of a process that died by itself."""
+
+
 @dataclass(slots=True)
 class Place:
     """Where a process runs, whichever it is at the moment. ``tells_ready``: it prints a ready line."""
@@ -32,6 +36,7 @@ class Place:
     leash: Leash
     port: int
     tells_ready: bool = True
+    on_line: OnLine = _keep_quiet
     child: Child | None = None
     away: list[Away] = field(default_factory=list)
     is_meant_to_run: bool = False
@@ -62,7 +67,7 @@ class Place:
 
     async def start(self) -> None:
         """Start it. Raises StackError where it does not say that it is ready in time."""
-        self.child = await Child.start(self.command, self.leash, _keep_quiet)
+        self.child = await Child.start(self.command, self.leash, self.on_line)
         if self.tells_ready:
             await self.child.wait_ready(READY_S)
         self.is_meant_to_run = True
@@ -112,7 +117,3 @@ class Place:
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
-
-
-def _keep_quiet(name: str, line: str) -> None:
-    """Only the last lines are wanted, of a process that died by itself."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -16,19 +16,17 @@ import httpx
 from redis.asyncio import Redis
 
 from gateway.app import end_tasks
-from gateway.chaos.client import MIX, Ending, ask
+from gateway.chaos.client import MIX, ask
+from gateway.chaos.endings import Ending, ends_by_kind, reasons_of
 from gateway.chaos.faults import Faults, lost_steps
-from gateway.chaos.memory import MemoryWatch, num_connections
+from gateway.chaos.memory import MemoryWatch
 from gateway.chaos.publishing import Publisher
-from gateway.chaos.site import Site, is_at_rest, running
+from gateway.chaos.rest import POLL_S, settled
+from gateway.chaos.site import Site, running, site_of_chaos
 from gateway.chaos.steps import StepLoss, step_loss
 from gateway.errors import ConfigError
 
 NUM_CLIENTS = 6
-SETTLE_S = 90.0
-POLL_S = 0.2
-PROBES = 4
-"""Connections that the gateways may keep to a worker at rest."""
 MAX_SHOWN = 20
 
 
@@ -66,7 +64,7 @@ async def run_once(plan: ChaosPlan) -> Verdict:
     """Raises StackError where a process cannot be started."""
     with tempfile.TemporaryDirectory(prefix="gravity-chaos-") as folder:
         plan.tell("starting Valkey, two workers and two gateways …")
-        async with running(Path(folder)) as site:
+        async with running(partial(site_of_chaos, Path(folder))) as site:
             return await _judged(site, plan)
 
 
@@ -89,7 +87,7 @@ async def _judged(site: Site, plan: ChaosPlan) -> Verdict:
     finally:
         await end_tasks(watches)
     plan.tell("settling …")
-    problems = await _settled(site)
+    problems = await settled(site)
     problems += [
         f"the run's own {watch.get_name()} broke: {watch.exception()!r}"
         for watch in watches
@@ -107,8 +105,8 @@ async def _judged(site: Site, plan: ChaosPlan) -> Verdict:
         steps = await step_loss(redis, endings, site)
     problems += steps.problems(counted) + memory.problems() + await asyncio.to_thread(_history, publisher)
     return Verdict(
-        turns=_table(endings),
-        reasons=dict(Counter(f"{each.end}: {each.detail}" for each in endings if each.detail).most_common()),
+        turns=ends_by_kind(endings, MIX),
+        reasons=reasons_of(endings),
         faults=faults.log,
         num_published=len(publisher.acknowledged),
         num_publishes_not_answered=publisher.num_not_answered,
@@ -131,39 +129,8 @@ async def _ask_until(site: Site, draw: random.Random, end_s: float, endings: lis
             await asyncio.sleep(POLL_S)  # as clients do
 
 
-async def _settled(site: Site) -> list[str]:
-    """Wait until nothing is open; return what still is when the time is over."""
-    deadline = monotonic() + SETTLE_S
-    while True:
-        async with httpx.AsyncClient(timeout=10.0) as client:
-            try:
-                reason = await is_at_rest(site, client)
-            except httpx.TransportError as error:
-                reason = f"no answer: {error!r}"
-        reason = reason or _connections(site)
-        if not reason:
-            return []
-        if monotonic() > deadline:
-            return [f"not at rest after {SETTLE_S:.0f} s: {reason}"]
-        await asyncio.sleep(POLL_S)
-
-
-def _connections(site: Site) -> str:
-    for place in site.gateways:
-        if num := num_connections(place.port):
-            return f"{num} connections to {place.name} are open"
-    for place in site.workers:
-        if (num := num_connections(place.port)) > PROBES:
-            return f"{num} connections to {place.name} are open"
-    return ""
-
-
 def _history(publisher: Publisher) -> list[str]:
     try:
         return publisher.problems()
     except ConfigError as error:
         return [f"the history cannot be read: {error.message}"]
-
-
-def _table(endings: Sequence[Ending]) -> dict[str, dict[str, int]]:
-    return {kind: dict(Counter(ending.end for ending in endings if ending.kind == kind)) for kind in MIX}

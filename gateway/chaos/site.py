@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,10 +77,10 @@ def url_of(place: Place) -> str:
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Site]:
-    """Start everything below ``folder`` and end it on the way out. Raises StackError."""
+async def running(planned: Callable[[Leash], Site]) -> AsyncIterator[Site]:
+    """Start everything and end it on the way out. Raises StackError."""
     with Leash() as leash:
-        site = _planned(folder, leash)
+        site = planned(leash)
         try:
             await site.valkey.start()
             await wait_for_ping(site.redis_url, PING_S, site.valkey.child)
@@ -95,27 +95,6 @@ async def running(folder: Path) -> AsyncIterator[Site]:
                 await place.stop()
 
 
-async def is_at_rest(site: Site, client: httpx.AsyncClient) -> str:
-    """Return why the site is not at rest yet; empty where nothing is open anywhere."""
-    for gateway in site.gateways:
-        health = (await client.get(url_of(gateway) + "/health")).json()
-        if health["status"] != "ok":
-            return f"{gateway.name} is {health['status']}: {health['reasons'] or health['redis']}"
-        if health["open_turns"] or any(worker["num_in_flight"] for worker in health["workers"]):
-            return f"{gateway.name} has open turns: {health['open_turns']}"
-        if not all(worker["is_ready"] for worker in health["workers"]):
-            return f"{gateway.name} does not use every worker"
-        if health["records"]["waiting"]:
-            return f"{gateway.name} has records to write"
-    for worker in site.workers:
-        figures = await metrics_of(client, worker)
-        levels = ("requests_running", "requests_waiting", "kv_tokens_used", "trace_steps_queued")
-        for name in (*levels, "trace_spill_bytes"):
-            if figures[f"ng_worker_{name}"]:
-                return f"{worker.name} has {name} = {figures[f'ng_worker_{name}']:.0f}"
-    return ""
-
-
 async def metrics_of(client: httpx.AsyncClient, place: Place) -> Mapping[str, float]:
     """Return the figures without labels."""
     text = (await client.get(url_of(place) + "/metrics")).text
@@ -123,7 +102,8 @@ async def metrics_of(client: httpx.AsyncClient, place: Place) -> Mapping[str, fl
     return {line[0]: float(line[1]) for line in lines}
 
 
-def _planned(folder: Path, leash: Leash) -> Site:
+def site_of_chaos(folder: Path, leash: Leash) -> Site:
+    """Return two workers and two gateways that keep what they write below ``folder``."""
     ports = [free_port() for _ in range(5)]
     store, first, second, *fronts = ports
     redis_url = valkey_url(store)

@@ -8,7 +8,8 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from gateway.chaos.client import LONGEST_TOKENS, Ending
+from gateway.chaos.client import LONGEST_TOKENS
+from gateway.chaos.endings import Ending
 from gateway.chaos.site import Site
 from worker.protocol import trace_key, unpack_steps
 

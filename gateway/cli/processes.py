@@ -67,9 +67,7 @@ def bench(context: typer.Context) -> None:
     The stack: gateway, serve, ablation, buckets, rag, soak. Each takes --json FILE.
     """
     subject, *options = context.args or ["--help"]
-    if subject == "gateway":
-        _become("gateway.bench", "gateway", *options)
-    elif subject in ("serve", "ablation", "buckets", "rag", "soak"):
+    if subject in ("gateway", "serve", "ablation", "buckets", "rag", "soak"):
         _become("gateway.bench", subject, *options)
     else:
         _become("worker.bench", subject, *options)

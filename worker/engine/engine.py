@@ -51,6 +51,8 @@ class EngineStats:
     tokens: int
     preemptions: int
     prefix_blocks: int
+    prefix_blocks_held: int
+    """Of these, those that running sequences share."""
     prefix_blocks_total: int
     prefix_asked: int
     """Prompt tokens of admitted requests."""
@@ -142,6 +144,7 @@ class Engine:
             tokens=self._num_tokens,
             preemptions=self._scheduler.num_preemptions,
             prefix_blocks=usage.prefix_blocks,
+            prefix_blocks_held=usage.prefix_blocks_held,
             prefix_blocks_total=usage.prefix_blocks_total,
             prefix_asked=usage.prefix_tokens_asked,
             prefix_found=usage.prefix_tokens_found,

@@ -18,6 +18,7 @@ class MemoryUsage:
     used_tokens: int
     total_tokens: int
     prefix_blocks: int
+    prefix_blocks_held: int
     prefix_blocks_total: int
     prefix_tokens_asked: int
     """Tokens of admitted prompts."""
@@ -103,6 +104,7 @@ class SequenceMemory:
             used_tokens=self._slots.usage().used_tokens,
             total_tokens=self.max_tokens,
             prefix_blocks=self._prefix.num_used,
+            prefix_blocks_held=self._prefix.num_held,
             prefix_blocks_total=self._prefix.num_blocks,
             prefix_tokens_asked=self._num_asked,
             prefix_tokens_found=self._num_found,

@@ -118,6 +118,7 @@ class _Levels(Collector):
         yield _counter("ng_worker_draft_tokens_accepted", "Of these, those that came.", stats.accepted)
         yield _counter("ng_worker_preemptions", "Sequences put out for want of memory.", stats.preemptions)
         yield _gauge("ng_worker_prefix_blocks_used", "Kept blocks of 16 tokens.", stats.prefix_blocks)
+        yield _gauge("ng_worker_prefix_blocks_held", "Of these, those in use.", stats.prefix_blocks_held)
         yield _gauge("ng_worker_prefix_blocks_limit", "Blocks that can be kept.", stats.prefix_blocks_total)
         yield _counter("ng_worker_prefix_tokens_asked", "Tokens of admitted prompts.", stats.prefix_asked)
         yield _counter("ng_worker_prefix_tokens_found", "Of these, not computed again.", stats.prefix_found)

@@ -37,6 +37,7 @@ ARMS = (
     Arm("+context", "pruned", "fcfs"),
     Arm("+sampling", "steered", "fcfs"),
     Arm("+scheduling", "steered", "entropic"),
+    Arm("+speculation", "speculating", "entropic"),
 )
 
 
@@ -54,6 +55,7 @@ _TASKS = {
     "unpruned": _PLAIN + "context: {pruning: false}\n",
     "pruned": _PLAIN + "context: {pruning: true, keep: balanced}\n",
     "steered": _STEERED + "context: {pruning: true, keep: balanced}\n",
+    "speculating": _STEERED + "context: {pruning: true, keep: balanced}\nspeculation: {mode: entropy}\n",
 }
 
 

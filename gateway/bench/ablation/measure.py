@@ -134,8 +134,10 @@ async def _ask_all(arm: Arm, url: str, plan: AblationPlan, number: int) -> list[
 
 
 def _body(arm: Arm, question: Question, seed: tuple[int, ...]) -> dict[str, Any]:
+    # No two prompts begin alike: what stays of a question's documents would be known from the block before.
+    named = f"{'-'.join(map(str, seed))} {arm.name}. You answer from documents."
     return {
-        "messages": [{"role": "user", "content": question.text}],
+        "messages": [{"role": "system", "content": named}, {"role": "user", "content": question.text}],
         "documents": documents(seed),
         "task": arm.task,
         "seed": seed[1],

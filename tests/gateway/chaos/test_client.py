@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from gateway.chaos.client import Ending, Kind, ask
+from gateway.chaos.client import Kind, ask
+from gateway.chaos.endings import Ending
 from gateway.chaos.place import Away, Place
 from gateway.stack.child import Command
 from gateway.stack.leash import Leash

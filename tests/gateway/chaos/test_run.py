@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from redis.asyncio import Redis
 
-from gateway.chaos.client import Ending
+from gateway.chaos.endings import Ending
 from gateway.chaos.memory import WARM_S, num_connections, rise_mib
 from gateway.chaos.place import Away, Place
 from gateway.chaos.publishing import broken_links
@@ -72,6 +72,9 @@ def test_memory_that_rises_by_a_mebibyte_a_second_after_warm_up_is_seen() -> Non
     assert rise_mib([(float(second), 2**20) for second in range(200)]) == pytest.approx(0.0, abs=1e-9)
     in_flight = [(float(second), 2**20 * (1 + second % 9 * second)) for second in range(200)]
     assert rise_mib(in_flight) == pytest.approx(0.0, abs=1e-9), "what comes and goes is no leak"
+    filled = [(float(second), min(second, 120) * 2**20) for second in range(260)]
+    assert rise_mib(filled) > 20.0
+    assert rise_mib(filled, warm_s=120.0) == pytest.approx(0.0, abs=1e-9), "what is full grows no more"
 
 
 def test_a_turn_without_an_id_may_have_lost_steps_only_while_valkey_was_away(valkey_url: str) -> None:

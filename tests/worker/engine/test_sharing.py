@@ -103,7 +103,7 @@ def test_beginnings_are_kept_within_their_bound(
         running.submit(make_request(f"r{n}", [100 + n] * 40, 3))
         running.run()
     stats = running.engine.stats()
-    assert (stats.prefix_blocks, stats.prefix_blocks_total) == (3, 3)
+    assert (stats.prefix_blocks, stats.prefix_blocks_held, stats.prefix_blocks_total) == (3, 0, 3)
     last = make_request("again", [105] * 40, 3)
     running.submit(last)
     running.run()
