@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from worker.engine.model import LanguageModel
+from worker.protocol import DecodeControls, KVBlockControls, SpeculationControls
 
 if TYPE_CHECKING:
     from tests.worker.engine.conftest import LoadModelFolder, MakeRequest, StartEngine
@@ -105,3 +106,34 @@ def test_requests_that_join_and_leave_with_chunked_prompts_equal_generate(
     for i, (tokens, n) in enumerate(zip(expected, wanted, strict=True)):
         assert running.tokens(str(i)) == tokens[:n], PROMPTS[i]
         assert running.finish(str(i)) == ["length"]
+
+
+def test_with_everything_on_it_still_equals_generate(
+    model_path: Path,
+    load_model_folder: LoadModelFolder,
+    prompts: list[list[int]],
+    expected: list[list[int]],
+    start_engine: StartEngine,
+    make_request: MakeRequest,
+) -> None:
+    drafting = DecodeControls(speculation=SpeculationControls(mode="entropy"))
+    choosing = DecodeControls(kv_blocks=KVBlockControls(mode="entropy", threshold=0.0, look_every=2))
+    everything = (drafting, choosing, DecodeControls())
+    crowded = load_model_folder(model_path, max_batch=8, max_context=192, prefix_tokens=640)
+    running = start_engine(crowded, prefill_chunk=32, policy="entropic", kv_tokens=320)
+    # Everybody comes twice: the second time others' blocks are there, and another control is on.
+    for again in range(2):
+        running.submit(
+            *(
+                make_request(f"{i} {again}", ids, NUM_TOKENS, controls=everything[(i + again) % 3])
+                for i, ids in enumerate(prompts)
+            )
+        )
+    running.run()
+    for i, tokens in enumerate(expected):
+        assert running.tokens(f"{i} 0") == running.tokens(f"{i} 1") == tokens, PROMPTS[i]
+    stats = running.engine.stats()
+    assert stats.preemptions > 0
+    assert stats.prefix_found > 0
+    assert stats.drafted >= stats.accepted > 0
+    assert (stats.running, stats.waiting, stats.kv_used) == (0, 0, 0)
