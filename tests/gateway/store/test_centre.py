@@ -201,7 +201,7 @@ def test_a_damaged_export_is_refused(centre: ConfigCentre) -> None:
     damages = [
         (centre.head().documents.as_bytes().decode(), '{"experiments":{},"tasks":{}}'),
         (sha, "0" * 64),
-        ("0.5", "0.6"),
+        ('"gravity_strength":0.5', '"gravity_strength":0.6'),
     ]
     for old, new in damages:
         inside = json.dumps(old)[1:-1]
