@@ -106,7 +106,7 @@ def ablation(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     arms: Annotated[
         str, typer.Option(help="Of these alone, comma-separated, beside the baseline.")
-    ] = "+context,+sampling,+scheduling,+speculation",
+    ] = "+context,+sampling,+scheduling,+KV blocks,+speculation",
 ) -> None:
     """Compare what each part of the product adds, by the real gateway and worker."""
     from rich.console import Console

@@ -42,7 +42,7 @@ def alone(target: Running, running: Sequence[Running]) -> Iterator[None]:
     """Let all others but the upstream stand still meanwhile.
 
     What a proxy does while nobody asks it anything (health checks, timers, collecting garbage) takes caches
-    and cores from the one that is measured: ours took 1.4 times as long beside two that were idle.
+    and cores from the one that is measured.
     """
     others = [each.child for each in running if each is not target and each.usage is not None]
     for child in others:

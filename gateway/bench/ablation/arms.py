@@ -20,6 +20,7 @@ adaptive: {{k_min: 3, k_max: 40, p_min: 0.85, p_max: 0.98, s_low: 0.0, s_high: 0
 gravity: {{theme_keywords: 8, repetition_brake: 0.8}}
 sampling: {{temperature: 0.4, max_tokens: {MAX_TOKENS}}}
 """
+_KV_BLOCKS = "kv_blocks: {mode: entropy, score: attention, threshold: 1, min_blocks: 4}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ ARMS = (
     Arm("+context", "pruned", "fcfs"),
     Arm("+sampling", "steered", "fcfs"),
     Arm("+scheduling", "steered", "entropic"),
-    Arm("+speculation", "speculating", "entropic"),
+    Arm("+KV blocks", "choosing", "entropic"),
+    Arm("+speculation", "speculating", "entropic"),  # in place of KV blocks: they exclude each other
 )
 
 
@@ -55,6 +57,7 @@ _TASKS = {
     "unpruned": _PLAIN + "context: {pruning: false}\n",
     "pruned": _PLAIN + "context: {pruning: true, keep: balanced}\n",
     "steered": _STEERED + "context: {pruning: true, keep: balanced}\n",
+    "choosing": _STEERED + "context: {pruning: true, keep: balanced}\n" + _KV_BLOCKS,
     "speculating": _STEERED + "context: {pruning: true, keep: balanced}\nspeculation: {mode: entropy}\n",
 }
 
