@@ -10,6 +10,7 @@ from dataclasses import asdict
 
 import orjson
 
+from gateway.bench.ending import end
 from gateway.bench.load import CONNECT_S, STALLED, Measured, Run
 from gateway.errors import CommandError
 
@@ -56,11 +57,4 @@ async def loading() -> AsyncIterator[Loader]:
     try:
         yield Loader(process)
     finally:
-        if process.returncode is None:
-            process.terminate()
-        try:
-            async with asyncio.timeout(GRACE_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        await end(process, GRACE_S)

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from gateway.bench.ending import end
 from gateway.bench.rag.questions import Messages
 from gateway.errors import CommandError
 
@@ -63,11 +64,4 @@ async def generating(folder: Path, dtype: str, num_threads: int) -> AsyncIterato
         await rival.hear()
         yield rival
     finally:
-        if process.returncode is None:
-            process.terminate()
-        try:
-            async with asyncio.timeout(GRACE_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        await end(process, GRACE_S)
