@@ -163,7 +163,7 @@ def blocks(
     """Compare attending to all blocks of a long text with some, chosen by us, Quest, recency and chance."""
     from worker.bench.blocks import BlocksBench, run_blocks
 
-    sizes = _counts_in(tokens, "--tokens")
+    sizes = _counts_in(tokens, "--tokens", "2000,6000")
     try:
         chosen = tuple(float(threshold) for threshold in thresholds.split(","))
     except ValueError as error:
@@ -176,11 +176,11 @@ def blocks(
     )
 
 
-def _counts_in(text: str, option: str) -> tuple[int, ...]:
+def _counts_in(text: str, option: str, such_as: str = "1,8,32") -> tuple[int, ...]:
     try:
         counts = tuple(int(count) for count in text.split(","))
     except ValueError as error:
-        raise typer.BadParameter("give whole numbers, such as 1,8,32", param_hint=option) from error
+        raise typer.BadParameter(f"give whole numbers, such as {such_as}", param_hint=option) from error
     if min(counts) < 1:
         raise typer.BadParameter("give numbers of at least 1", param_hint=option)
     return counts
