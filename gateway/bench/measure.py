@@ -34,7 +34,7 @@ from gateway.bench.targets import (
 from gateway.bench.upstream import MODEL
 from gateway.bench.usage import Usage
 from gateway.errors import CommandError, StackError
-from gateway.stack.child import Child, Command
+from gateway.stack.child import Child, Command, keep_quiet
 from gateway.stack.leash import Leash
 from gateway.stack.ports import free_port, valkey_url
 from gateway.stack.valkey import valkey_command, wait_for_ping
@@ -85,7 +85,7 @@ async def measure(plan: Plan, rivals: Rivals, tell: Tell) -> Result:
         leash = stack.enter_context(Leash())
 
         async def start(command: Command) -> Child:
-            child = await Child.start(command, leash, lambda name, line: None)
+            child = await Child.start(command, leash, keep_quiet)
             stack.push_async_callback(child.stop, GRACE_S)
             return child
 

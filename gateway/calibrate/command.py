@@ -20,6 +20,7 @@ from gateway.calibrate.publish import PublishPlan, publish_calibration
 from gateway.calibrate.report import as_json, print_calibration
 from gateway.errors import CalibrationError, StackError
 from gateway.settings import GatewaySettings
+from gateway.stack.child import keep_quiet
 from gateway.stack.environment import child_environment, redis_to_read
 from gateway.stack.ports import free_port
 from gateway.stack.signals import until_signal
@@ -95,16 +96,12 @@ async def _client(options: CalibrateOptions) -> AsyncIterator[httpx.AsyncClient]
     plan = StackPlan(free_port(), free_port(), free_port(), redis_url, environment)
     try:
         async with (
-            running(plan, _quiet) as stack,
+            running(plan, keep_quiet) as stack,
             httpx.AsyncClient(base_url=stack.gateway_url, timeout=TIMEOUT, headers=headers) as client,
         ):
             yield client
     except StackError as error:
         raise CalibrationError(f"no stack can be started to measure with: {error}") from error
-
-
-def _quiet(name: str, line: str) -> None:
-    """Their logs are shown only where they fail."""
 
 
 def _print_published(console: Console, published: Published) -> None:

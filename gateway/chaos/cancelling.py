@@ -23,7 +23,7 @@ from rich.table import Table
 
 from gateway.chaos.upstream import MODEL, Phase, WaitingUpstream, waiting_upstream
 from gateway.errors import StackError
-from gateway.stack.child import Child, Command
+from gateway.stack.child import Child, Command, keep_quiet
 from gateway.stack.environment import child_environment
 from gateway.stack.leash import Leash
 from gateway.stack.ports import LOOPBACK, free_port, valkey_url
@@ -84,7 +84,7 @@ async def _measured(num_times: int) -> tuple[list[Leavings], list[str]]:
     with Leash() as leash:
         children: list[Child] = []
         try:
-            children.append(await Child.start(valkey_command(ports[0]), leash, _keep_quiet))
+            children.append(await Child.start(valkey_command(ports[0]), leash, keep_quiet))
             await wait_for_ping(valkey_url(ports[0]), START_S, children[0])
             async with waiting_upstream(ports[1]) as waiting, waiting_upstream(ports[2]) as refusing:
                 refusing.phase = "refuses"
@@ -96,7 +96,7 @@ async def _measured(num_times: int) -> tuple[list[Leavings], list[str]]:
                     "NG_PRELOAD_ENCODER": "false",
                 }
                 command = Command("gateway", (sys.executable, "-m", "gateway"), environment)
-                children.append(await Child.start(command, leash, _keep_quiet))
+                children.append(await Child.start(command, leash, keep_quiet))
                 ready = await children[-1].wait_ready(START_S)
                 return await _all_phases(str(ready["url"]), waiting, refusing, num_times)
         finally:
@@ -196,7 +196,3 @@ def _print(found: list[Leavings], left_behind: list[str]) -> None:
         table.add_row(leavings.phase, str(row["times"]), *figures, "yes" if leavings.is_in_time else "NO")
     console.print(table)
     console.print("left behind: " + (", ".join(left_behind) or "nothing"))
-
-
-def _keep_quiet(name: str, line: str) -> None:
-    """The gateway's log says which client left; the table says how fast."""

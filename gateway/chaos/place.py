@@ -8,7 +8,7 @@ import signal
 from dataclasses import dataclass, field
 from time import monotonic
 
-from gateway.stack.child import Child, Command, OnLine
+from gateway.stack.child import Child, Command, OnLine, keep_quiet
 from gateway.stack.leash import Leash
 
 READY_S = 300.0
@@ -24,10 +24,6 @@ class Away:
     was_killed: bool
 
 
-def _keep_quiet(name: str, line: str) -> None:
-    """Only the last lines are wanted, of a process that died by itself."""
-
-
 @dataclass(slots=True)
 class Place:
     """Where a process runs, whichever it is at the moment. ``tells_ready``: it prints a ready line."""
@@ -36,7 +32,7 @@ class Place:
     leash: Leash
     port: int
     tells_ready: bool = True
-    on_line: OnLine = _keep_quiet
+    on_line: OnLine = keep_quiet
     child: Child | None = None
     away: list[Away] = field(default_factory=list)
     is_meant_to_run: bool = False

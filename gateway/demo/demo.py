@@ -22,6 +22,7 @@ from gateway.flow.record import turn_key
 from gateway.replay.recorded import RecordedTurn, read_turn
 from gateway.replay.replay import replay_turn
 from gateway.replay.report import print_replay
+from gateway.stack.child import keep_quiet
 from gateway.stack.environment import child_environment
 from gateway.stack.ports import free_port
 from gateway.stack.signals import until_signal
@@ -51,7 +52,7 @@ async def _demo() -> int:
     console.print("starting an embedded Valkey, a worker with its model, and the gateway …")
     started = time.perf_counter()
     plan = StackPlan(free_port(), free_port(), free_port(), environment=child_environment() | SETTINGS)
-    async with running(plan, _keep_quiet) as stack:
+    async with running(plan, keep_quiet) as stack:
         for child in stack.children:
             console.print(f"{child.name:<8} process {child.pid}")
         console.print(f"gateway at {stack.gateway_url}, after {time.perf_counter() - started:.1f} s")
@@ -159,7 +160,3 @@ async def _recorded(redis: Redis, turn_id: str) -> RecordedTurn:
             break
         await asyncio.sleep(POLL_S)
     return await read_turn(redis, turn_id)
-
-
-def _keep_quiet(name: str, line: str) -> None:
-    """The processes' logs are shown only where one fails, by the error."""

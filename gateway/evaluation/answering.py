@@ -17,6 +17,7 @@ from gateway.context.report import Document
 from gateway.errors import CommandError
 from gateway.flow.shape import before_question, render_context
 from gateway.pool.events import EventParser
+from gateway.stack.child import keep_quiet
 from gateway.stack.environment import child_environment
 from gateway.stack.ports import free_port
 from gateway.stack.stack import StackPlan, running
@@ -156,14 +157,10 @@ async def started_worker() -> AsyncIterator[AnsweringWorker]:
     """Start a worker of its own and end it afterwards. Raises CommandError where it cannot run."""
     settings = {name: os.environ.get(name, value) for name, value in WORKER_SETTINGS.items()}
     plan = StackPlan(None, free_port(), free_port(), None, child_environment() | settings)
-    async with running(plan, _quiet) as stack:
+    async with running(plan, keep_quiet) as stack:
         pid = next(child.pid for child in stack.children if child.name == "worker")
         async with httpx.AsyncClient(base_url=stack.worker_url, timeout=TIMEOUT) as client:
             yield await AnsweringWorker.connect(client, pid)
-
-
-def _quiet(name: str, line: str) -> None:
-    """A process that fails shows its last lines."""
 
 
 async def _ask(client: httpx.AsyncClient, method: str, path: str, body: object = None) -> dict[str, Any]:

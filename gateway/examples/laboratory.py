@@ -11,6 +11,7 @@ import httpx
 from redis.asyncio import Redis
 
 from gateway.errors import ExampleError
+from gateway.stack.child import keep_quiet
 from gateway.stack.environment import child_environment
 from gateway.stack.ports import free_port
 from gateway.stack.stack import StackPlan, running
@@ -88,7 +89,7 @@ async def laboratory(worker_url: str | None, redis_url: str | None) -> AsyncIter
             yield connected
         return
     plan = StackPlan(None, free_port(), free_port(), redis_url, child_environment())
-    async with running(plan, _quiet) as stack, _connected(stack.worker_url, stack.redis_url) as connected:
+    async with running(plan, keep_quiet) as stack, _connected(stack.worker_url, stack.redis_url) as connected:
         yield connected
 
 
@@ -100,7 +101,3 @@ async def _connected(worker_url: str, redis_url: str) -> AsyncIterator[Laborator
     ):
         models = (await client.get("/v1/models")).raise_for_status().json()
         yield Laboratory(client, redis, str(models["data"][0]["id"]))
-
-
-def _quiet(name: str, line: str) -> None:
-    """The example's own output is enough; a process that fails shows its last lines."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.errors import ReplayError, ReplayWorkerLost, StackError
 from gateway.replay.recorded import Decoding, RecordedTurn
+from gateway.stack.child import keep_quiet
 from gateway.stack.environment import child_environment
 from gateway.stack.ports import free_port
 from gateway.stack.stack import StackPlan, running
@@ -114,14 +115,10 @@ async def worker_of(model: str, plan: WorkerPlan) -> AsyncIterator[httpx.AsyncCl
 async def _started(redis_url: str) -> AsyncIterator[str]:
     plan = StackPlan(None, free_port(), 0, redis_url, child_environment())
     try:
-        async with running(plan, _quiet) as stack:
+        async with running(plan, keep_quiet) as stack:
             yield stack.worker_url
     except StackError as error:
         raise ReplayError(f"no worker answers and none can be started: {error}") from error
-
-
-def _quiet(name: str, line: str) -> None:
-    """The worker's log is shown only where it fails."""
 
 
 async def _why_not(client: httpx.AsyncClient, model: str) -> str | None:

@@ -23,6 +23,10 @@ LONGEST_LINE_BYTES = 1 << 20
 KEPT_LINES = 30
 
 
+def keep_quiet(name: str, line: str) -> None:
+    """An ``OnLine`` that shows nothing: a child that fails shows its last lines in the error."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """What to run. ``environment`` is added to this process's own."""

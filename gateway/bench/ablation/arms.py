@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.errors import CommandError
+from gateway.bench.naming import names_in
 
 MAX_TOKENS = 48
 _PLAIN = f"""\
@@ -20,6 +20,7 @@ adaptive: {{k_min: 3, k_max: 40, p_min: 0.85, p_max: 0.98, s_low: 0.0, s_high: 0
 gravity: {{theme_keywords: 8, repetition_brake: 0.8}}
 sampling: {{temperature: 0.4, max_tokens: {MAX_TOKENS}}}
 """
+_PRUNED = "context: {pruning: true, keep: balanced}\n"
 _KV_BLOCKS = "kv_blocks: {mode: entropy, score: attention, threshold: 1, min_blocks: 4}\n"
 
 
@@ -45,20 +46,16 @@ ARMS = (
 
 def arms_named(names: str) -> tuple[Arm, ...]:
     """Return these arms, comma-separated, and the baseline, always. Raises CommandError."""
-    wanted = [name.strip() for name in names.split(",")]
-    unknown = sorted(set(wanted) - {arm.name for arm in ARMS})
-    if unknown:
-        known = ", ".join(arm.name for arm in ARMS)
-        raise CommandError(f"There is no arm {unknown[0]!r}; there are {known}.")
+    wanted = names_in(names, (arm.name for arm in ARMS))
     return tuple(arm for arm in ARMS if arm is BASELINE or arm.name in wanted)
 
 
 _TASKS = {
     "unpruned": _PLAIN + "context: {pruning: false}\n",
-    "pruned": _PLAIN + "context: {pruning: true, keep: balanced}\n",
-    "steered": _STEERED + "context: {pruning: true, keep: balanced}\n",
-    "choosing": _STEERED + "context: {pruning: true, keep: balanced}\n" + _KV_BLOCKS,
-    "speculating": _STEERED + "context: {pruning: true, keep: balanced}\nspeculation: {mode: entropy}\n",
+    "pruned": _PLAIN + _PRUNED,
+    "steered": _STEERED + _PRUNED,
+    "choosing": _STEERED + _PRUNED + _KV_BLOCKS,
+    "speculating": _STEERED + _PRUNED + "speculation: {mode: entropy}\n",
 }
 
 

@@ -21,6 +21,7 @@ from gateway.bench.ablation.figures import ArmBlock, Turn
 from gateway.bench.ablation.questions import QUESTIONS, Question, documents, is_right
 from gateway.bench.usage import Usage
 from gateway.errors import CommandError
+from gateway.stack.child import keep_quiet
 from gateway.stack.ports import free_port
 from gateway.stack.stack import Stack, StackPlan, running
 from gateway.trace.query import EVERY, TurnSummaryRow, find_turns
@@ -75,7 +76,7 @@ async def ablate(plan: AblationPlan, tell: Tell) -> Ablated:
         for scheduler in dict.fromkeys(arm.scheduler for arm in plan.arms):
             tell(f"starting a gateway and a worker ({scheduler})")
             stacks[scheduler] = await stack.enter_async_context(
-                running(_stack_plan(folder, scheduler), _quiet)
+                running(_stack_plan(folder, scheduler), keep_quiet)
             )
         for arm in plan.arms:
             await _block(arm, stacks[arm.scheduler], WARM_UP, 0)  # loads what is loaded late
@@ -184,7 +185,3 @@ def _turn(asked: _Asked, row: TurnSummaryRow) -> Turn:
         row.entropic_time_nats,
         row.cost_gmac,
     )
-
-
-def _quiet(name: str, line: str) -> None:
-    """A process that fails shows its last lines."""

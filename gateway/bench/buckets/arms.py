@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
+from gateway.bench.naming import names_in
 from gateway.bench.serve.driving import MODEL
 from gateway.bench.serve.mix import JSON, OPEN, SHORT
 from gateway.errors import CommandError
@@ -57,11 +58,7 @@ COMPARED = ((BY_BUCKETS, BY_CHANCE), (BY_BUCKETS, BY_LOAD), (BY_LOAD, WITHOUT_DR
 
 def arms_named(names: str) -> tuple[Arm, ...]:
     """Return these arms, comma-separated. Raises CommandError."""
-    by_name = {arm.name: arm for arm in ARMS}
-    wanted = [name.strip() for name in names.split(",")]
-    unknown = [name for name in wanted if name not in by_name]
-    if unknown:
-        raise CommandError(f"There is no arm {unknown[0]!r}; there are {', '.join(by_name)}.")
+    wanted = names_in(names, (arm.name for arm in ARMS))
     return tuple(arm for arm in ARMS if arm.name in wanted)
 
 

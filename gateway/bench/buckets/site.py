@@ -17,7 +17,7 @@ from gateway.bench.buckets.arms import BUCKETS, GATEWAYS, MAX_DRAFTS
 from gateway.bench.serve.driving import MODEL
 from gateway.bench.usage import Usage
 from gateway.errors import StackError
-from gateway.stack.child import Child, Command
+from gateway.stack.child import Child, Command, keep_quiet
 from gateway.stack.leash import Leash
 from gateway.stack.ports import LOOPBACK, free_port, valkey_url
 from gateway.stack.valkey import valkey_command, wait_for_ping
@@ -64,7 +64,7 @@ async def running(
         leash = stack.enter_context(Leash())
 
         async def start(command: Command) -> Child:
-            child = await Child.start(command, leash, _quiet)
+            child = await Child.start(command, leash, keep_quiet)
             stack.push_async_callback(child.stop, GRACE_S)
             return child
 
@@ -140,7 +140,3 @@ async def _has_workers(url: str, child: Child) -> None:
                 return
             await asyncio.sleep(POLL_S)
     raise StackError(f"{child.name} does not find its workers:\n{child.last_output[-2000:]}")
-
-
-def _quiet(name: str, line: str) -> None:
-    """A process that fails shows its last lines."""

@@ -18,6 +18,7 @@ from gateway.bench.rag.rival import Rival, generating
 from gateway.bench.rag.task import write_task
 from gateway.bench.usage import Usage
 from gateway.lab.labelled import read_labelled
+from gateway.stack.child import keep_quiet
 from gateway.stack.ports import free_port
 from gateway.stack.stack import StackPlan, running
 from gateway.store.document import ContextSection
@@ -61,7 +62,7 @@ async def measure(plan: RagPlan, tell: Tell) -> Measured:
         questions = _questions(plan, write_task(folder).context)
         for number in range(plan.num_rounds):
             tell(f"round {number + 1} of {plan.num_rounds}: starting a gateway and a worker")
-            async with running(_stack_plan(folder, plan), _quiet) as stack:
+            async with running(_stack_plan(folder, plan), keep_quiet) as stack:
                 if rival is None:
                     dtype = await _dtype(stack.worker_url)
                     rival_dtype = plan.rival_dtype or dtype
@@ -102,7 +103,3 @@ def _stack_plan(folder: Path, plan: RagPlan) -> StackPlan:
 async def _dtype(worker_url: str) -> str:
     async with aiohttp.ClientSession(worker_url) as session, session.get("/v1/models") as response:
         return str((await response.json())["data"][0]["gravity"]["dtype"])
-
-
-def _quiet(name: str, line: str) -> None:
-    """A process that fails shows its last lines."""

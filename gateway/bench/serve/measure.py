@@ -19,7 +19,7 @@ from gateway.bench.serve.figures import Block
 from gateway.bench.serve.mix import EQUAL, SYSTEM, Job, draw_jobs
 from gateway.bench.usage import Usage
 from gateway.errors import CommandError, StackError
-from gateway.stack.child import Child
+from gateway.stack.child import Child, keep_quiet
 from gateway.stack.leash import Leash
 
 READY_S = 240.0
@@ -118,7 +118,7 @@ async def _blocks(
 
 
 async def _started(server: EngineServer, leash: Leash, stack: AsyncExitStack) -> _Running:
-    child = await Child.start(server.command, leash, lambda name, line: None)
+    child = await Child.start(server.command, leash, keep_quiet)
     stack.push_async_callback(child.stop, GRACE_S)
     await _answers(server, child)
     return _Running(server, Usage(child.pid, server.name))
