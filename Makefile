@@ -13,7 +13,9 @@ export TOKENIZERS_PARALLELISM ?= false
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+KERNELS := setup.py $(wildcard worker/engine/native/*.[ch])
+
+$(VENV)/.ready: pyproject.toml constraints.txt $(KERNELS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed, and $(or $(PYTHON),python3) is not: make PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)

@@ -14,6 +14,7 @@ from worker.models import BUNDLED_MODEL, cache_folder
 
 Dtype: TypeAlias = Literal["auto", "bf16", "fp32"]
 WeightFormat: TypeAlias = Literal["full", "int8"]
+KernelChoice: TypeAlias = Literal["auto", "torch"]
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0 * 366)]
 
@@ -40,6 +41,8 @@ class WorkerSettings(BaseSettings):
     dtype: Dtype = "auto"
     weights: WeightFormat = "full"
     """``int8`` is faster and changes what the model says; ``docs/benchmarks.md`` has the loss."""
+    kernels: KernelChoice = "auto"
+    """``auto`` takes the worker's own where they run, ``torch`` keeps to PyTorch's and oneDNN's."""
     threads: Count = Field(default_factory=_available_cpus)
     max_batch: Count = 32
     """Sequences that decode together; the others wait."""

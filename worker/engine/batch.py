@@ -91,7 +91,6 @@ class Layout:
     """int64 [N]"""
     slots: Tensor
     """int64 [N]"""
-    segments: tuple[Segment, ...]
     sampled_rows: Tensor | None
     """Rows whose logits are wanted; None where all are."""
 
@@ -100,7 +99,7 @@ class Layout:
         return self.token_ids.shape[0]
 
 
-def lay_out(pieces: Sequence[Piece], mask_dtype: torch.dtype, device: torch.device) -> Layout:
+def lay_out(pieces: Sequence[Piece], device: torch.device) -> Layout:
     """Lay out pieces as rows in their order; pieces of one token should come in the order of their slots."""
 
     def tensor(values: list[int]) -> Tensor:
@@ -114,7 +113,6 @@ def lay_out(pieces: Sequence[Piece], mask_dtype: torch.dtype, device: torch.devi
         token_ids=tensor([token for piece in pieces for token in piece.token_ids]),
         positions=tensor([position for piece in pieces for position in range(piece.start, piece.end)]),
         slots=tensor([piece.slot for piece in pieces for _ in piece.token_ids]),
-        segments=_segments(pieces, mask_dtype, device),
         sampled_rows=None if len(sampled) == ends[-1] else tensor(sampled),
     )
 
@@ -123,7 +121,8 @@ _CALL_COST_TOKENS = 128
 """What one more attention call costs, in keys of one row (measured: 10 us against 0.08 us)."""
 
 
-def _segments(pieces: Sequence[Piece], dtype: torch.dtype, device: torch.device) -> tuple[Segment, ...]:
+def segments_of(pieces: Sequence[Piece], dtype: torch.dtype, device: torch.device) -> tuple[Segment, ...]:
+    """Join rows to as few calls as pays; masks are of ``dtype``."""
     segments = []
     row = 0
     for group in _groups(pieces):

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, DynamicCache
 from worker.engine.architecture import UnsupportedArchitectureError
 from worker.engine.batch import Piece
 from worker.engine.focus.kept_rows import KeptRows
+from worker.engine.linear import KernelsName
 from worker.thermo.entropic_time import StepCost
 
 _MAX_CHUNK_ERROR = 0.25
@@ -29,7 +30,8 @@ class TransformersModel:
         self.num_slots = num_slots
         self.max_context = max_context
         self.dtype: torch.dtype = model.dtype
-        self.has_wide_copy = False
+        self.widens_products = False
+        self.kernels: KernelsName = "torch"
         self.num_blocks = 0
         self.can_drop_blocks = False
         self.step_cost = StepCost(model.num_parameters(), kv_width=0)  # caches differ too much to count

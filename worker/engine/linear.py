@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from worker.engine.huge_pages import MemoryRange
+
+KernelsName: TypeAlias = Literal["native", "onednn", "torch"]
+"""Whose products and attention a model is computed with: our own in C, oneDNN's, PyTorch's."""
 
 
 class Linear(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,12 @@ from worker.engine.int8 import Int8Linear
 from worker.engine.kv import KVBlocks, KVStore
 from worker.engine.linear import PackedLinear
 from worker.engine.model import Decoder, Embeddings, LanguageModel, Memory, Precision
+from worker.engine.native.attention import NativeAttention, can_attend
+from worker.engine.native.linear import NativeLinear
 from worker.engine.policy import PolicyName
 from worker.engine.precision import (
     Dtype,
+    KernelChoice,
     Processor,
     UnsupportedFormatError,
     WeightFormat,
@@ -62,6 +65,7 @@ class EngineSettings:
     """The most that is drafted for a request in one step; 0 drafts nothing, whatever is asked for."""
     weights: WeightFormat = "full"
     """``int8`` is faster and changes what the model says; ``dtype`` is then that of keys and values."""
+    kernels: KernelChoice = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,8 @@ def load_model(settings: EngineSettings) -> LoadedModel:
 def load_language_model(settings: EngineSettings, config: Any) -> LanguageModel:
     """Load the weights alone. Raises UnsupportedArchitectureError, UnsupportedFormatError, OSError."""
     processor = Processor.best()
+    if settings.kernels == "torch":
+        processor = replace(processor, has_native_kernels=False)
     try:
         architecture = Architecture.from_config(config)
     except UnsupportedArchitectureError as reason:
@@ -129,12 +135,16 @@ def _load_decoder(settings: EngineSettings, architecture: Architecture, processo
         narrow = load(placement)
         _use_huge_pages(narrow.weights)
         slots = KVStore(architecture, settings.max_batch, max_context, dtype, processor.device)
+        attends_natively = processor.has_native_kernels and can_attend(architecture, dtype, processor.device)
+        attention = NativeAttention(architecture, slots) if attends_natively else None
         return Decoder(
             architecture,
             Memory(slots, KVBlocks(slots, settings.prefix_tokens // BLOCK_TOKENS, BLOCK_TOKENS)),
             _embeddings(checkpoint, architecture, placement, dtype),
             narrow,
             None if wide_placement is None else load(wide_placement),
+            attention=attention,
+            kernels=placement.kernels if attention is None else "native",
         )
 
 
@@ -157,7 +167,9 @@ _MAX_MOVED_BYTES = 512 << 20
 
 def _use_huge_pages(weights: DecoderWeights) -> None:
     packed = [
-        linear.memory for linear in weights.projections() if isinstance(linear, PackedLinear | Int8Linear)
+        linear.memory
+        for linear in weights.projections()
+        if isinstance(linear, NativeLinear | PackedLinear | Int8Linear)
     ]
     if sum(memory.num_bytes for memory in packed) <= _MAX_MOVED_BYTES:
         log.debug("weights lie on %d huge pages", move_to_huge_pages(packed))

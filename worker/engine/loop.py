@@ -14,6 +14,7 @@ from worker.decode.controller import Decider
 from worker.decode.vocabulary import Vocabulary
 from worker.engine.engine import Emit, Engine, EngineOptions, EngineStats
 from worker.engine.heap import Heap
+from worker.engine.linear import KernelsName
 from worker.engine.loading import EngineSettings, LoadedModel, load_model
 from worker.engine.precision import WeightFormat
 from worker.engine.request import GenerationRequest
@@ -75,10 +76,15 @@ class EngineLoop:
 
     @property
     def large_products_dtype(self) -> str:
-        """What prompts and large batches are multiplied in: ``fp32`` where there are copies for it."""
+        """What prompts and large batches are multiplied in."""
         if self.settings.weights == "int8":
             return "int8"
-        return "fp32" if self._loaded.model.has_wide_copy else self.dtype
+        return "fp32" if self._loaded.model.widens_products else self.dtype
+
+    @property
+    def kernels(self) -> KernelsName:
+        """Whose products and attention are computed with."""
+        return self._loaded.model.kernels
 
     @property
     def step_cost(self) -> StepCost:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from worker.engine.architecture import Architecture
-from worker.engine.batch import Piece, Segment, lay_out
+from worker.engine.attention import Attention, TorchAttention
+from worker.engine.batch import Piece, lay_out
 from worker.engine.focus.kept_rows import KeptRows
 from worker.engine.kv import KVBlocks, KVStore
+from worker.engine.linear import KernelsName
 from worker.engine.rotary import Rotary
 from worker.engine.weights import DecoderWeights, LayerWeights
 from worker.thermo.entropic_time import StepCost
@@ -37,7 +39,12 @@ class LanguageModel(Protocol):
     def dtype(self) -> torch.dtype: ...
 
     @property
-    def has_wide_copy(self) -> bool:
+    def kernels(self) -> KernelsName:
+        """Whose products and attention are computed with."""
+        ...
+
+    @property
+    def widens_products(self) -> bool:
         """Whether large products are computed in float32 although ``dtype`` is another."""
         ...
 
@@ -115,9 +122,6 @@ class Memory:
     blocks: KVBlocks
 
 
-CachedSegment: TypeAlias = tuple[Segment, tuple[Tensor, ...], tuple[Tensor, ...]]
-"""A segment with its keys and values by layer."""
-
 _WIDE_FROM_TOKENS = 18
 """Measured where bf16 and float32 cost the same; see ``precision.choose_placements`` for why."""
 
@@ -136,6 +140,9 @@ class Decoder:
         embeddings: Embeddings,
         narrow: Precision,
         wide: Precision | None = None,
+        *,
+        attention: Attention | None = None,
+        kernels: KernelsName = "torch",
     ) -> None:
         store = memory.slots
         self.output_embedding: Tensor | None = embeddings.output
@@ -153,17 +160,19 @@ class Decoder:
         """Where keys begin in a fused row."""
         self._narrow = narrow
         self._wide = wide
-        self.has_wide_copy = wide is not None
+        self.widens_products = (wide or narrow).weights.dtype != store.dtype
+        self.kernels: KernelsName = kernels
+        self._attention = attention or TorchAttention(architecture, store)
         self.can_rewind = True  # masked, and written over by the next tokens
         self.can_drop_blocks = True
 
     @torch.inference_mode()
     def forward(self, pieces: Sequence[Piece]) -> Tensor:
-        layout = lay_out(pieces, self._store.dtype, self._store.device)
+        layout = lay_out(pieces, self._store.device)
         precision = self._precision(layout.num_tokens)
         rotary = precision.rotary.at(layout.positions)
         written = layout.slots * self._store.slot_tokens + layout.positions
-        cached = [self._cached(each, precision.weights.dtype) for each in layout.segments]
+        attention = self._attention.begin(pieces, precision.weights.dtype)
         is_mixed = precision.weights.dtype != self._store.dtype
 
         residual = F.embedding(layout.token_ids, self._embedding).float()
@@ -173,8 +182,8 @@ class Decoder:
             self._rotate_(fused, layer, rotary)
             stored = fused.to(self._store.dtype) if is_mixed else fused
             self._store.rows[index].index_copy_(0, written, stored[:, self._first_key :])
-            attended = self._attend(fused, stored, index, cached)
-            residual.add_(layer.attention_output(attended.to(fused.dtype) if is_mixed else attended))
+            attended = attention.attend(index, fused, stored)
+            residual.add_(layer.attention_output(attended.to(fused.dtype)))
             residual.add_(layer.down(_gated(layer.gate_up(residual, normed))))
 
         if layout.sampled_rows is not None:
@@ -206,41 +215,6 @@ class Decoder:
             queries.copy_(F.rms_norm(queries, (shape.head_dim,), layer.query_norm, shape.norm_eps))
             keys.copy_(F.rms_norm(keys, (shape.head_dim,), layer.key_norm, shape.norm_eps))
         rotary.rotate_(heads[:, : shape.num_heads + shape.num_kv_heads])
-
-    def _cached(self, segment: Segment, dtype: torch.dtype) -> CachedSegment:
-        keys, values = self._store.read(segment.slots, segment.kv_length)
-        if segment.is_chunk and segment.mask is not None:
-            segment = replace(segment, mask=segment.mask.to(dtype))
-        return segment, keys, values
-
-    def _attend(self, fused: Tensor, stored: Tensor, index: int, cached: Sequence[CachedSegment]) -> Tensor:
-        """Return [tokens, heads * head_dim] of layer ``index``, a kernel call for each segment."""
-        parts = [self._attend_segment(fused if each[0].is_chunk else stored, index, each) for each in cached]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-    def _attend_segment(self, fused: Tensor, index: int, cached: CachedSegment) -> Tensor:
-        """Attend in the dtype of ``fused``.
-
-        A chunk is bound by multiplying, as its products are, and comes in the weights' dtype. A single token
-        is bound by reading keys and values, and comes in the dtype that they are stored in.
-        """
-        segment, all_keys, all_values = cached
-        shape = self._architecture
-        queries = fused[segment.rows, : self._first_key].view(-1, shape.num_heads, shape.head_dim)
-        keys, values = all_keys[index], all_values[index]
-        if segment.look is not None:
-            segment.look.add(queries, keys[0])
-        if segment.kept is not None:
-            keys, values = segment.kept.read(index, segment.kv_length)
-        attended = F.scaled_dot_product_attention(
-            segment.as_sequences(queries),
-            keys.to(fused.dtype),
-            values.to(fused.dtype),
-            attn_mask=segment.mask,
-            is_causal=segment.is_causal,
-            enable_gqa=shape.num_heads != shape.num_kv_heads,
-        )
-        return segment.as_rows(attended)
 
 
 def _gated(gate_up: Tensor) -> Tensor:

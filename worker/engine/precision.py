@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import torch
 
 from worker.engine.architecture import Architecture
 from worker.engine.int8 import int8_linear, spread_int8_linear
-from worker.engine.linear import PlainLinear, packed_linear
+from worker.engine.linear import KernelsName, PlainLinear, packed_linear
+from worker.engine.native.kernels import native_kernels
+from worker.engine.native.linear import native_linear, native_normed
 from worker.engine.rotation import Rotation
 from worker.engine.weights import Placement
 
 Dtype: TypeAlias = Literal["auto", "bf16", "fp32"]
+
+KernelChoice: TypeAlias = Literal["auto", "torch"]
+"""``auto`` takes our own kernels where they run, ``torch`` keeps to PyTorch's and oneDNN's."""
 
 WeightFormat: TypeAlias = Literal["full", "int8"]
 """What the weights are rounded to: the dtype alone, or 8-bit integers, which changes what the model says."""
@@ -36,6 +41,8 @@ class Processor:
     """AMX: bf16 products are faster than float32's at every size."""
     can_prepack: bool
     """oneDNN is there, and has kernels for bf16."""
+    has_native_kernels: bool = False
+    """Ours were compiled and run here, and nothing better is there: with AMX oneDNN is not measured against them."""
     has_int8_dot_products: bool = False
     """AVX-512 VNNI, AVX-VNNI or AMX, and oneDNN: without them its sums of byte products saturate."""
 
@@ -52,15 +59,16 @@ class Processor:
             torch.device("cpu"),
             has_bf16=has_tiles or bool(features.get("avx512_bf16")),
             has_bf16_tiles=has_tiles,
+            has_native_kernels=not has_tiles and native_kernels() is not None,
             can_prepack=has_onednn and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()),
             has_int8_dot_products=has_onednn and has_dot_products,
         )
 
 
 def choose_dtype(wanted: Dtype, processor: Processor) -> torch.dtype:
-    """``auto`` is bf16 where the processor multiplies it, else fp32."""
+    """``auto`` is bf16 where the processor multiplies it or our kernels widen it, else fp32."""
     if wanted == "auto":
-        return torch.bfloat16 if processor.has_bf16 else torch.float32
+        return torch.bfloat16 if processor.has_bf16 or processor.has_native_kernels else torch.float32
     return torch.bfloat16 if wanted == "bf16" else torch.float32
 
 
@@ -70,16 +78,21 @@ def choose_placements(
     """Return how to lay the weights out, and how to lay out a second, float32 copy where one pays.
 
     Single tokens are bound by reading weights, which bf16 halves. Prompts and large batches are bound by
-    multiplying, and AVX-512 without AMX multiplies float32 up to 1.7 times faster than bf16.
+    multiplying, and AVX-512 without AMX multiplies float32 up to 1.7 times faster than bf16. Native kernels
+    read the one and multiply the other, so they need no copy.
     """
     device = processor.device
     if dtype == torch.float32 or device.type != "cpu":
         return Placement(dtype, dtype, device, PlainLinear, folds_norms=False), None
+    if processor.has_native_kernels:
+        native = Placement(dtype, torch.float32, device, native_linear, folds_norms=True, kernels="native")
+        return replace(native, join_norm=native_normed), None
     make_linear = packed_linear if processor.can_prepack else PlainLinear
-    narrow = Placement(dtype, dtype, device, make_linear, folds_norms=True)
+    kernels: KernelsName = "onednn" if processor.can_prepack else "torch"
+    narrow = Placement(dtype, dtype, device, make_linear, folds_norms=True, kernels=kernels)
     if processor.has_bf16_tiles or 4 * architecture.num_parameters > MAX_WIDE_BYTES:
         return narrow, None
-    return narrow, Placement(dtype, torch.float32, device, make_linear, folds_norms=True)
+    return narrow, Placement(dtype, torch.float32, device, make_linear, folds_norms=True, kernels=kernels)
 
 
 def int8_placement(processor: Processor, architecture: Architecture) -> Placement:
@@ -100,4 +113,5 @@ def int8_placement(processor: Processor, architecture: Architecture) -> Placemen
         folds_norms=True,
         rotation=Rotation.of(architecture.hidden_size),
         make_down=spread_int8_linear,
+        kernels="onednn",
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from worker.engine.architecture import Architecture
 from worker.engine.checkpoint import Checkpoint
-from worker.engine.linear import Linear, LinearFactory
+from worker.engine.linear import KernelsName, Linear, LinearFactory
 from worker.engine.rotation import Rotation
 
 
@@ -56,15 +56,25 @@ Norm: TypeAlias = RMSNorm | FoldedNorm
 """(float32 residual [tokens, hidden], out of the same shape in the weights' dtype) -> out."""
 
 
+class NormedProjection(Protocol):
+    """A norm and the projection that reads it."""
+
+    @property
+    def linear(self) -> Linear: ...
+
+    def __call__(self, residual: Tensor, normed: Tensor) -> Tensor:
+        """Project float32 [tokens, hidden]; ``normed`` is scratch memory, allocated once for all layers."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class NormedLinear:
-    """A norm and the projection that reads it."""
+    """Both, one after the other."""
 
     norm: Norm
     linear: Linear
 
     def __call__(self, residual: Tensor, normed: Tensor) -> Tensor:
-        """Project the residual; ``normed`` is scratch memory, allocated once for all layers."""
         return self.linear(self.norm(residual, normed))
 
 
@@ -72,11 +82,11 @@ class NormedLinear:
 class LayerWeights:
     """One decoder layer. ``query_norm`` and ``key_norm`` [head_dim] are Qwen3's."""
 
-    fused_qkv: NormedLinear
+    fused_qkv: NormedProjection
     query_norm: Tensor | None
     key_norm: Tensor | None
     attention_output: Linear
-    gate_up: NormedLinear
+    gate_up: NormedProjection
     down: Linear
 
 
@@ -85,7 +95,7 @@ class DecoderWeights:
     """All weights of a decoder in one dtype on one device, but for the embedding."""
 
     layers: tuple[LayerWeights, ...]
-    head: NormedLinear
+    head: NormedProjection
     dtype: torch.dtype
 
     def projections(self) -> Iterator[Linear]:
@@ -111,6 +121,11 @@ class Placement:
     """The basis that the residual stream is in, if not its own; wants folded norms."""
     make_down: LinearFactory | None = None
     """Another factory for the projection behind the gate, whose inputs have outliers."""
+
+    join_norm: Callable[[Norm, Linear], NormedProjection] = NormedLinear
+    """Makes a norm and its projection one."""
+    kernels: KernelsName = "torch"
+    """Whose products these are."""
 
     def place(self, tensor: Tensor) -> Tensor:
         """Round, widen and move one tensor."""
@@ -159,9 +174,9 @@ class _Reader:
         norm_weight = self.checkpoint.read(f"{norm_name}.weight")
         if self.placement.folds_norms:
             folded = FoldedNorm.of(norm_weight.shape[0], self.norm_eps)
-            return NormedLinear(folded, self.reader(linear_names, norm_weight))
+            return self.placement.join_norm(folded, self.reader(linear_names, norm_weight))
         norm = RMSNorm(self.placement.place(norm_weight).float(), self.norm_eps)
-        return NormedLinear(norm, self.reader(linear_names))
+        return self.placement.join_norm(norm, self.reader(linear_names))
 
     def reader(self, names: list[str], norm_weight: Tensor | None = None) -> Linear:
         """Stack projections that read the residual stream into one."""

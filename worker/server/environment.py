@@ -32,6 +32,7 @@ def environment_of(engine: EngineLoop, model_name: str) -> dict[str, Any]:
         "dtype": engine.dtype,
         "weight_format": engine.weight_format,
         "large_products": engine.large_products_dtype,
+        "kernels": engine.kernels,
         "device": _device(),
         "threads": settings.num_threads,
         "engine": ENGINE,

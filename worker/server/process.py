@@ -35,6 +35,7 @@ def serve(settings: WorkerSettings, model_folder: Path) -> int:
                 model_path=model_folder,
                 dtype=settings.dtype,
                 weights=settings.weights,
+                kernels=settings.kernels,
                 num_threads=settings.threads,
                 max_batch=settings.max_batch,
                 max_context=settings.max_context,

@@ -10,7 +10,7 @@ from gateway.store.document import CalibrationSection
 
 MIN_STEPS = 20
 """For a percentile of them."""
-_COMPARED = ("weights", "dtype", "weight_format", "large_products", "device", "engine")
+_COMPARED = ("weights", "dtype", "weight_format", "large_products", "kernels", "device", "engine")
 """What changes the values of a step; versions beside them."""
 
 

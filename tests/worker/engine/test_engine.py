@@ -388,7 +388,8 @@ class BreaksOnce:
         self.num_slots = model.num_slots
         self.max_context = model.max_context
         self.dtype = model.dtype
-        self.has_wide_copy = model.has_wide_copy
+        self.widens_products = model.widens_products
+        self.kernels = model.kernels
         self.can_rewind = model.can_rewind
         self.can_drop_blocks = model.can_drop_blocks
         self.num_blocks = model.num_blocks

@@ -1,0 +1,19 @@
+"""What ``pyproject.toml`` has no settled words for: the worker's kernels in C."""
+
+from setuptools import Extension, setup
+
+NATIVE = "worker/engine/native"
+
+setup(
+    ext_modules=[
+        Extension(
+            "worker.engine.native._kernels",
+            [f"{NATIVE}/project.c", f"{NATIVE}/attend.c"],
+            depends=[f"{NATIVE}/vectors.h"],
+            extra_compile_args=["-O3", "-std=c11", "-fopenmp", "-fvisibility=hidden"],
+            extra_link_args=["-fopenmp"],
+            libraries=["m"],
+            optional=True,  # without a C compiler, or on another processor, PyTorch's kernels serve
+        )
+    ]
+)

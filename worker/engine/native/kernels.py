@@ -1,0 +1,64 @@
+"""The compiled kernels as Python functions. They take addresses: what lies there is the caller's to keep right."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Callable
+from ctypes import c_float, c_int, c_ssize_t, c_void_p
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch  # noqa: F401  # its OpenMP is loaded first, and is then ours too: one pool of threads
+
+log = logging.getLogger(__name__)
+
+MODULE = "worker.engine.native._kernels"
+MAX_HEAD_DIM = 128
+DIMS_AT_ONCE = 32
+"""The size of heads is a multiple of it."""
+MAX_HEADS_PER_KEY_HEAD = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Both release the interpreter's lock while they compute."""
+
+    project: Callable[..., None]
+    """ng_project of ``project.c``"""
+    attend: Callable[..., None]
+    """ng_attend of ``attend.c``"""
+
+
+@cache
+def native_kernels() -> Kernels | None:
+    """Return the kernels; None where they were not compiled, or where this processor lacks AVX-512."""
+    spec = find_spec(MODULE)
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        library = ctypes.CDLL(spec.origin)
+    except OSError as error:  # compiled for another machine
+        log.warning("the native kernels cannot be loaded: %s", error)
+        return None
+    if not library.ng_is_supported():
+        return None
+    address, size = c_void_p, c_ssize_t
+    return Kernels(
+        _declared(
+            library.ng_project,
+            (address, c_int, size, address, address, size, c_float, c_int, address),
+        ),
+        _declared(
+            library.ng_attend,
+            (address, size, c_int, c_int, c_int, address, address, c_int, c_float, c_int, address),
+        ),
+    )
+
+
+def _declared(function: Any, argument_types: tuple[Any, ...]) -> Callable[..., None]:
+    function.argtypes, function.restype = argument_types, None
+    declared: Callable[..., None] = function
+    return declared

@@ -1,0 +1,88 @@
+"""Projections whose weights are bf16 in memory, multiplied in float32: ``project.c`` says how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from worker.engine.huge_pages import MemoryRange
+from worker.engine.linear import Linear
+from worker.engine.native.kernels import native_kernels
+from worker.engine.weights import FoldedNorm, Norm, NormedLinear, NormedProjection
+
+PANEL = 32
+"""Outputs of a panel."""
+_NO_NORM = -1.0
+
+
+@dataclass(frozen=True, slots=True)
+class NativeLinear:
+    """float32 in and out. Contiguous rows are read where they lie."""
+
+    panels: Tensor
+    """bf16 [outputs / 32, inputs / 2, 32, 2], the last panel filled up with zeros"""
+    num_outputs: int
+    bias: Tensor | None = None
+    """float32 [outputs]"""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.project(x, _NO_NORM)
+
+    def project(self, x: Tensor, eps_length: float) -> Tensor:
+        """Project float32 [rows, inputs], each row divided by sqrt(|x|² + eps_length²) unless that is negative."""
+        kernels = native_kernels()
+        assert kernels is not None, "made by native_linear"
+        rows = x.contiguous()
+        y = torch.empty(len(rows), self.num_outputs)
+        kernels.project(
+            rows.data_ptr(),
+            len(rows),
+            rows.shape[1],
+            self.panels.data_ptr(),
+            None if self.bias is None else self.bias.data_ptr(),
+            self.num_outputs,
+            eps_length,
+            torch.get_num_threads(),
+            y.data_ptr(),
+        )
+        return y
+
+    @property
+    def memory(self) -> MemoryRange:
+        """Where the panels lie."""
+        return MemoryRange(self.panels.data_ptr(), self.panels.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeNormedLinear:
+    """A folded norm and the projection behind it, as one call: rows are divided by their lengths at its end."""
+
+    linear: NativeLinear
+    eps_length: float
+
+    def __call__(self, residual: Tensor, normed: Tensor) -> Tensor:
+        """Project the residual; ``normed`` is not needed."""
+        return self.linear.project(residual, self.eps_length)
+
+
+def native_linear(weight: Tensor, bias: Tensor | None) -> Linear:
+    """Lay out a CPU weight [outputs, inputs] in panels; it is rounded to bf16 if it is not already.
+
+    Raises ValueError where the number of inputs is odd.
+    """
+    num_outputs, num_inputs = weight.shape
+    if num_inputs % 2:
+        raise ValueError(f"native kernels take inputs in pairs, and there are {num_inputs}")
+    filled = F.pad(weight.to(torch.bfloat16), (0, 0, 0, -num_outputs % PANEL))
+    panels = filled.view(-1, PANEL, num_inputs // 2, 2).transpose(1, 2).contiguous()
+    return NativeLinear(panels, num_outputs, None if bias is None else bias.float().contiguous())
+
+
+def native_normed(norm: Norm, linear: Linear) -> NormedProjection:
+    """Join a folded norm and a native projection; others stay two."""
+    if isinstance(norm, FoldedNorm) and isinstance(linear, NativeLinear):
+        return NativeNormedLinear(linear, float(norm.eps_length))
+    return NormedLinear(norm, linear)
