@@ -1,4 +1,4 @@
-"""Attention over the slots of a ragged batch, by PyTorch's kernels: a call for each segment."""
+"""Attention over the slots of a ragged batch. By PyTorch's kernels it is a call for each segment."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from worker.engine.architecture import Architecture
-from worker.engine.batch import Piece, Segment, segments_of
+from worker.engine.batch import Layout, Piece, Segment, segments_of
 from worker.engine.kv import KVStore
+from worker.engine.rotary import Rotary
+from worker.engine.weights import LayerWeights
 
 
 class LayerAttention(Protocol):
     """The attention of one forward pass."""
 
-    def attend(self, layer: int, fused: Tensor, stored: Tensor) -> Tensor:
-        """Return [tokens, heads * head_dim] of a layer; layers come in their order.
+    def attend(self, index: int, fused: Tensor, layer: LayerWeights) -> Tensor:
+        """Rotate, write keys and values to their slots, and return [tokens, heads * head_dim].
 
-        ``fused`` [tokens, fused heads * head_dim] begins with rotated queries, and ``stored`` is the same in
-        the dtype of the slots, which hold the keys and values of these tokens already.
+        ``fused`` is [tokens, fused heads * head_dim], queries before keys before values, and is written over.
+        Layers come in their order, each with its ``index``.
         """
         ...
 
@@ -30,8 +32,8 @@ class LayerAttention(Protocol):
 class Attention(Protocol):
     """Lays out what a forward pass attends to."""
 
-    def begin(self, pieces: Sequence[Piece], dtype: torch.dtype) -> LayerAttention:
-        """Return the attention of a pass over ``pieces`` whose activations are of ``dtype``."""
+    def begin(self, pieces: Sequence[Piece], layout: Layout, rotary: Rotary) -> LayerAttention:
+        """Return the attention of a pass over ``pieces`` whose activations are of the table's dtype."""
         ...
 
 
@@ -46,9 +48,15 @@ class TorchAttention:
         self._architecture = architecture
         self._store = store
 
-    def begin(self, pieces: Sequence[Piece], dtype: torch.dtype) -> LayerAttention:
+    def begin(self, pieces: Sequence[Piece], layout: Layout, rotary: Rotary) -> LayerAttention:
         segments = segments_of(pieces, self._store.dtype, self._store.device)
-        return _Step(self._architecture, [self._cached(segment, dtype) for segment in segments])
+        return _Step(
+            self._architecture,
+            self._store,
+            rotary.at(layout.positions),
+            layout.slots * self._store.slot_tokens + layout.positions,
+            [self._cached(segment, rotary.cos.dtype) for segment in segments],
+        )
 
     def _cached(self, segment: Segment, dtype: torch.dtype) -> CachedSegment:
         keys, values = self._store.read(segment.slots, segment.kv_length)
@@ -57,16 +65,42 @@ class TorchAttention:
         return segment, keys, values
 
 
+def norm_heads_(fused: Tensor, layer: LayerWeights, architecture: Architecture) -> None:
+    """Norm queries and keys in place where the layer does (Qwen3)."""
+    if layer.query_norm is None or layer.key_norm is None:
+        return
+    shape = architecture
+    heads = fused.view(-1, shape.num_fused_heads, shape.head_dim)
+    queries, keys = (
+        heads[:, : shape.num_heads],
+        heads[:, shape.num_heads : shape.num_heads + shape.num_kv_heads],
+    )
+    queries.copy_(F.rms_norm(queries, (shape.head_dim,), layer.query_norm, shape.norm_eps))
+    keys.copy_(F.rms_norm(keys, (shape.head_dim,), layer.key_norm, shape.norm_eps))
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     architecture: Architecture
+    store: KVStore
+    rotary: Rotary
+    """The rows of the tokens' positions."""
+    written: Tensor
+    """int64 [tokens]: which rows of the store are theirs"""
     cached: Sequence[CachedSegment]
 
-    def attend(self, layer: int, fused: Tensor, stored: Tensor) -> Tensor:
-        parts = [self._attend(fused if each[0].is_chunk else stored, layer, each) for each in self.cached]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+    def attend(self, index: int, fused: Tensor, layer: LayerWeights) -> Tensor:
+        shape = self.architecture
+        norm_heads_(fused, layer, shape)
+        heads = fused.view(-1, shape.num_fused_heads, shape.head_dim)
+        self.rotary.rotate_(heads[:, : shape.num_heads + shape.num_kv_heads])
+        stored = fused.to(self.store.dtype)
+        self.store.rows[index].index_copy_(0, self.written, stored[:, shape.num_heads * shape.head_dim :])
+        parts = [self._attend(fused if each[0].is_chunk else stored, index, each) for each in self.cached]
+        attended = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return attended.to(fused.dtype)
 
-    def _attend(self, fused: Tensor, layer: int, cached: CachedSegment) -> Tensor:
+    def _attend(self, fused: Tensor, index: int, cached: CachedSegment) -> Tensor:
         """Attend in the dtype of ``fused``.
 
         A chunk is bound by multiplying, as its products are, and comes in the weights' dtype. A single token
@@ -77,11 +111,11 @@ class _Step:
         queries = fused[segment.rows, : shape.num_heads * shape.head_dim].view(
             -1, shape.num_heads, shape.head_dim
         )
-        keys, values = all_keys[layer], all_values[layer]
+        keys, values = all_keys[index], all_values[index]
         if segment.look is not None:
             segment.look.add(queries, keys[0])
         if segment.kept is not None:
-            keys, values = segment.kept.read(layer, segment.kv_length)
+            keys, values = segment.kept.read(index, segment.kv_length)
         attended = F.scaled_dot_product_attention(
             segment.as_sequences(queries),
             keys.to(fused.dtype),

@@ -17,7 +17,7 @@ from worker.engine.focus.kept_rows import KeptRows
 from worker.engine.kv import KVBlocks, KVStore
 from worker.engine.linear import KernelsName
 from worker.engine.rotary import Rotary
-from worker.engine.weights import DecoderWeights, LayerWeights
+from worker.engine.weights import DecoderWeights
 from worker.thermo.entropic_time import StepCost
 
 
@@ -151,13 +151,10 @@ class Decoder:
         self.max_context = store.slot_tokens
         self.dtype = store.dtype
         self.step_cost = StepCost(architecture.num_parameters, architecture.kv_width)
-        self._architecture = architecture
         self._store = store
         self._blocks = memory.blocks
         self.num_blocks = memory.blocks.num_blocks
         self._embedding = embeddings.input
-        self._first_key = architecture.num_heads * architecture.head_dim
-        """Where keys begin in a fused row."""
         self._narrow = narrow
         self._wide = wide
         self.widens_products = (wide or narrow).weights.dtype != store.dtype
@@ -170,21 +167,13 @@ class Decoder:
     def forward(self, pieces: Sequence[Piece]) -> Tensor:
         layout = lay_out(pieces, self._store.device)
         precision = self._precision(layout.num_tokens)
-        rotary = precision.rotary.at(layout.positions)
-        written = layout.slots * self._store.slot_tokens + layout.positions
-        attention = self._attention.begin(pieces, precision.weights.dtype)
-        is_mixed = precision.weights.dtype != self._store.dtype
-
+        attention = self._attention.begin(pieces, layout, precision.rotary)
         residual = F.embedding(layout.token_ids, self._embedding).float()
         normed = torch.empty_like(residual, dtype=precision.weights.dtype)
         for index, layer in enumerate(precision.weights.layers):
-            fused = layer.fused_qkv(residual, normed)
-            self._rotate_(fused, layer, rotary)
-            stored = fused.to(self._store.dtype) if is_mixed else fused
-            self._store.rows[index].index_copy_(0, written, stored[:, self._first_key :])
-            attended = attention.attend(index, fused, stored)
-            residual.add_(layer.attention_output(attended.to(fused.dtype)))
-            residual.add_(layer.down(_gated(layer.gate_up(residual, normed))))
+            attended = attention.attend(index, layer.fused_qkv(residual, normed), layer)
+            residual.add_(layer.attention_output(attended))
+            residual.add_(layer.down(precision.weights.gated(layer.gate_up(residual, normed))))
 
         if layout.sampled_rows is not None:
             residual = residual[layout.sampled_rows]
@@ -204,19 +193,3 @@ class Decoder:
 
     def _precision(self, num_tokens: int) -> Precision:
         return self._wide if self._wide and num_tokens >= _WIDE_FROM_TOKENS else self._narrow
-
-    def _rotate_(self, fused: Tensor, layer: LayerWeights, rotary: Rotary) -> None:
-        """Norm (Qwen3) and rotate queries and keys in place; fused [tokens, fused heads * head_dim]."""
-        shape = self._architecture
-        heads = fused.view(-1, shape.num_fused_heads, shape.head_dim)
-        if layer.query_norm is not None and layer.key_norm is not None:
-            num_rotated = shape.num_heads + shape.num_kv_heads
-            queries, keys = heads[:, : shape.num_heads], heads[:, shape.num_heads : num_rotated]
-            queries.copy_(F.rms_norm(queries, (shape.head_dim,), layer.query_norm, shape.norm_eps))
-            keys.copy_(F.rms_norm(keys, (shape.head_dim,), layer.key_norm, shape.norm_eps))
-        rotary.rotate_(heads[:, : shape.num_heads + shape.num_kv_heads])
-
-
-def _gated(gate_up: Tensor) -> Tensor:
-    gate, up = gate_up.chunk(2, -1)
-    return F.silu(gate).mul_(up)

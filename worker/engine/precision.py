@@ -11,7 +11,7 @@ from worker.engine.architecture import Architecture
 from worker.engine.int8 import int8_linear, spread_int8_linear
 from worker.engine.linear import KernelsName, PlainLinear, packed_linear
 from worker.engine.native.kernels import native_kernels
-from worker.engine.native.linear import native_linear, native_normed
+from worker.engine.native.linear import native_gated, native_linear, native_normed
 from worker.engine.rotation import Rotation
 from worker.engine.weights import Placement
 
@@ -42,7 +42,7 @@ class Processor:
     can_prepack: bool
     """oneDNN is there, and has kernels for bf16."""
     has_native_kernels: bool = False
-    """Ours were compiled and run here, and nothing better is there: with AMX oneDNN is not measured against them."""
+    """Ours run here, and no AMX is there, with which they were not measured."""
     has_int8_dot_products: bool = False
     """AVX-512 VNNI, AVX-VNNI or AMX, and oneDNN: without them its sums of byte products saturate."""
 
@@ -86,7 +86,7 @@ def choose_placements(
         return Placement(dtype, dtype, device, PlainLinear, folds_norms=False), None
     if processor.has_native_kernels:
         native = Placement(dtype, torch.float32, device, native_linear, folds_norms=True, kernels="native")
-        return replace(native, join_norm=native_normed), None
+        return replace(native, join_norm=native_normed, gated=native_gated), None
     make_linear = packed_linear if processor.can_prepack else PlainLinear
     kernels: KernelsName = "onednn" if processor.can_prepack else "torch"
     narrow = Placement(dtype, dtype, device, make_linear, folds_norms=True, kernels=kernels)

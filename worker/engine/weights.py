@@ -97,12 +97,20 @@ class DecoderWeights:
     layers: tuple[LayerWeights, ...]
     head: NormedProjection
     dtype: torch.dtype
+    gated: Callable[[Tensor], Tensor]
+    """What stands between ``gate_up`` and ``down``"""
 
     def projections(self) -> Iterator[Linear]:
         """Yield all that a step multiplies by."""
         for layer in self.layers:
             yield from (layer.fused_qkv.linear, layer.attention_output, layer.gate_up.linear, layer.down)
         yield self.head.linear
+
+
+def gated(gate_up: Tensor) -> Tensor:
+    """Return silu(gate) * up of [tokens, 2 * inner], gates before ups."""
+    gate, up = gate_up.chunk(2, -1)
+    return F.silu(gate).mul_(up)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +132,8 @@ class Placement:
 
     join_norm: Callable[[Norm, Linear], NormedProjection] = NormedLinear
     """Makes a norm and its projection one."""
+    gated: Callable[[Tensor], Tensor] = gated
+    """[tokens, 2 * inner], gates before ups -> silu(gate) * up"""
     kernels: KernelsName = "torch"
     """Whose products these are."""
 
@@ -139,6 +149,7 @@ def load_weights(checkpoint: Checkpoint, architecture: Architecture, placement: 
         layers=tuple(reader.layer(f"model.layers.{i}.") for i in range(architecture.num_layers)),
         head=reader.normed("model.norm", [head_name(checkpoint, architecture)]),
         dtype=placement.dtype,
+        gated=placement.gated,
     )
 
 
@@ -170,7 +181,7 @@ class _Reader:
             down=self.writer(mlp + "down_proj", self.placement.make_down or self.placement.make_linear),
         )
 
-    def normed(self, norm_name: str, linear_names: list[str]) -> NormedLinear:
+    def normed(self, norm_name: str, linear_names: list[str]) -> NormedProjection:
         norm_weight = self.checkpoint.read(f"{norm_name}.weight")
         if self.placement.folds_norms:
             folded = FoldedNorm.of(norm_weight.shape[0], self.norm_eps)

@@ -1,4 +1,4 @@
-"""bf16: prepacked and plain kernels, folded norms, and the float32 copy all compute the same model."""
+"""bf16: our kernels, prepacked and plain ones, folded norms, and the float32 copy all compute the same model."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from worker.engine.checkpoint import Checkpoint
 from worker.engine.kv import KVBlocks, KVStore
 from worker.engine.linear import PlainLinear, packed_linear
 from worker.engine.model import Decoder, Embeddings, Memory, Precision
+from worker.engine.native.attention import NativeAttention, can_attend
+from worker.engine.native.kernels import native_kernels
+from worker.engine.native.linear import native_linear
 from worker.engine.precision import MAX_WIDE_BYTES, Processor, choose_dtype, choose_placements
 from worker.engine.prefix import BLOCK_TOKENS
 from worker.engine.rotary import Rotary
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 CPU = torch.device("cpu")
 BF16, FP32 = torch.bfloat16, torch.float32
+needs_native = pytest.mark.skipif(native_kernels() is None, reason="no native kernels here")
 AVX512 = Processor(CPU, has_bf16=True, has_bf16_tiles=False, can_prepack=True)
 PLAIN = Placement(BF16, BF16, CPU, PlainLinear, folds_norms=False)
 IDS = tuple(torch.randint(0, 300, (24,), generator=torch.Generator().manual_seed(5)).tolist())
@@ -41,7 +45,7 @@ IDS = tuple(torch.randint(0, 300, (24,), generator=torch.Generator().manual_seed
 def folder(save_model: SaveModel) -> Path:
     config = LlamaConfig(
         vocab_size=300,
-        hidden_size=96,
+        hidden_size=192,
         intermediate_size=160,
         num_hidden_layers=3,
         num_attention_heads=6,
@@ -60,7 +64,8 @@ def build(folder: Path, narrow: Placement, wide: Placement | None = None) -> Dec
             weights = load_weights(checkpoint, architecture, placement)
         return Precision(weights, Rotary.table(architecture, 64, placement.dtype, CPU))
 
-    store = KVStore(architecture, 20, 64, narrow.dtype, CPU)
+    store = KVStore(architecture, 20, 64, narrow.rounded_to, CPU)
+    is_native = narrow.kernels == "native" and can_attend(architecture, store.dtype, CPU)
     with Checkpoint(folder) as checkpoint:
         embedding = narrow.place(checkpoint.read(EMBEDDING))
     return Decoder(
@@ -69,6 +74,7 @@ def build(folder: Path, narrow: Placement, wide: Placement | None = None) -> Dec
         Embeddings(embedding, embedding),
         precision(narrow),
         precision(wide) if wide else None,
+        attention=NativeAttention(architecture, store) if is_native else None,
     )
 
 
@@ -95,8 +101,13 @@ def test_all_ways_to_compute_bf16_agree(folder: Path) -> None:
     exact = decoded_alone(build(folder, Placement(FP32, FP32, CPU, PlainLinear, folds_norms=False)))
     packed = replace(PLAIN, make_linear=packed_linear, folds_norms=True)
     wide = replace(packed, dtype=FP32)
+    native = {}
+    if native_kernels() is not None:
+        model = build(folder, native_placement(folder))
+        native["native"] = relative_error(decoded_alone(model), exact)
+        native["native in a crowd"] = relative_error(decoded_in_a_crowd(model), exact)
 
-    errors = {
+    errors = native | {
         "plain": relative_error(decoded_alone(build(folder, PLAIN)), exact),
         "prepacked": relative_error(decoded_alone(build(folder, packed)), exact),
         "prepacked in a crowd": relative_error(decoded_in_a_crowd(build(folder, packed)), exact),
@@ -105,6 +116,26 @@ def test_all_ways_to_compute_bf16_agree(folder: Path) -> None:
 
     assert all(0.0 < error < 0.02 for error in errors.values()), errors
     assert errors["wide in a crowd"] < errors["prepacked in a crowd"]
+
+
+def native_placement(folder: Path) -> Placement:
+    architecture = Architecture.from_config(AutoConfig.from_pretrained(str(folder)))
+    narrow, wide = choose_placements(BF16, replace(AVX512, has_native_kernels=True), architecture)
+    assert wide is None
+    assert narrow.make_linear is native_linear
+    return narrow
+
+
+@needs_native
+def test_with_native_kernels_logits_are_the_same_alone_in_a_crowd_and_in_chunks(folder: Path) -> None:
+    model = build(folder, native_placement(folder))
+    alone = decoded_alone(model)
+    assert torch.equal(decoded_in_a_crowd(model), alone)
+    chunks = [
+        model.forward([Piece(4, at, IDS[at : at + size], size), Piece(9, 0, IDS[:size], 0)])
+        for at, size in ((0, 7), (7, 1), (8, 13), (21, 3))
+    ]
+    assert torch.equal(torch.cat(chunks), alone)
 
 
 @pytest.mark.parametrize("dtype", [BF16, FP32])
@@ -146,6 +177,7 @@ def test_auto_is_bf16_where_the_processor_multiplies_it() -> None:
     without = replace(AVX512, has_bf16=False)
     assert choose_dtype("auto", AVX512) == BF16
     assert choose_dtype("auto", without) == FP32
+    assert choose_dtype("auto", replace(without, has_native_kernels=True)) == BF16
     assert choose_dtype("fp32", AVX512) == FP32
     assert choose_dtype("bf16", without) == BF16
 

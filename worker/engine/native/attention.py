@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from worker.engine.architecture import Architecture
-from worker.engine.attention import LayerAttention
-from worker.engine.batch import Piece
+from worker.engine.attention import LayerAttention, norm_heads_
+from worker.engine.batch import Layout, Piece
 from worker.engine.kv import KVStore
 from worker.engine.native.kernels import (
     DIMS_AT_ONCE,
@@ -20,6 +20,8 @@ from worker.engine.native.kernels import (
     Kernels,
     native_kernels,
 )
+from worker.engine.rotary import Rotary
+from worker.engine.weights import LayerWeights
 
 
 def can_attend(architecture: Architecture, dtype: torch.dtype, device: torch.device) -> bool:
@@ -44,7 +46,7 @@ class NativeAttention:
         self._architecture = architecture
         self._store = store
 
-    def begin(self, pieces: Sequence[Piece], dtype: torch.dtype) -> LayerAttention:
+    def begin(self, pieces: Sequence[Piece], layout: Layout, rotary: Rotary) -> LayerAttention:
         starts = accumulate((len(piece.token_ids) for piece in pieces[:-1]), initial=0)
         rows = list(zip(pieces, starts, strict=True))
         in_slots = [
@@ -52,9 +54,15 @@ class NativeAttention:
             for piece, row in rows
             if piece.kept is None
         ]
-        apart = tuple(_Apart(row, piece) for piece, row in rows if piece.kept or piece.look)
         return _Step(
-            self._kernels, self._architecture, self._store, torch.tensor(in_slots, dtype=torch.int64), apart
+            self._kernels,
+            self._architecture,
+            self._store,
+            rotary,
+            layout.positions,
+            layout.slots * self._store.slot_tokens + layout.positions,
+            torch.tensor(in_slots, dtype=torch.int64),
+            tuple(_Apart(row, piece) for piece, row in rows if piece.kept or piece.look),
         )
 
 
@@ -71,27 +79,47 @@ class _Step:
     kernels: Kernels
     architecture: Architecture
     store: KVStore
+    rotary: Rotary
+    positions: Tensor
+    """int64 [tokens]"""
+    written: Tensor
+    """int64 [tokens]: which rows of the store are theirs"""
     in_slots: Tensor
     """int64 [pieces, 4]: first row, rows, first token among all of the store, position"""
     apart: tuple[_Apart, ...]
 
-    def attend(self, layer: int, fused: Tensor, stored: Tensor) -> Tensor:
-        out = torch.empty(len(fused), self.architecture.num_heads * self.architecture.head_dim)
+    def attend(self, index: int, fused: Tensor, layer: LayerWeights) -> Tensor:
+        shape = self.architecture
+        norm_heads_(fused, layer, shape)
+        tokens = self.store.rows[index].data_ptr()
+        self.kernels.rotate_and_store(
+            fused.data_ptr(),
+            len(fused),
+            shape.num_heads,
+            shape.num_kv_heads,
+            shape.head_dim,
+            self.rotary.cos.data_ptr(),
+            self.rotary.signed_sin.data_ptr(),
+            self.positions.data_ptr(),
+            self.written.data_ptr(),
+            tokens,
+        )
+        out = torch.empty(len(fused), shape.num_heads * shape.head_dim)
         if len(self.in_slots):
-            self._call(fused, self.store.rows[layer].data_ptr(), self.in_slots, out)
+            self._call(fused, tokens, self.in_slots, out)
         for each in self.apart:
-            self._attend_apart(layer, fused, each, out)
+            self._attend_apart(index, fused, each, out)
         return out
 
-    def _attend_apart(self, layer: int, fused: Tensor, each: _Apart, out: Tensor) -> None:
+    def _attend_apart(self, index: int, fused: Tensor, each: _Apart, out: Tensor) -> None:
         piece = each.piece
         if piece.look is not None:
             shape = self.architecture
             rows = fused[each.row : each.row + len(piece.token_ids), : shape.num_heads * shape.head_dim]
             keys, _ = self.store.read(slice(piece.slot, piece.slot + 1), piece.end)
-            piece.look.add(rows.view(-1, shape.num_heads, shape.head_dim), keys[layer][0])
+            piece.look.add(rows.view(-1, shape.num_heads, shape.head_dim), keys[index][0])
         if piece.kept is not None:
-            keys_kept, _ = piece.kept.read(layer, piece.end)
+            keys_kept, _ = piece.kept.read(index, piece.end)
             place = torch.tensor([[each.row, 1, 0, keys_kept.shape[2] - 1]])
             self._call(fused, keys_kept.data_ptr(), place, out)
 

@@ -1,4 +1,4 @@
-"""The compiled kernels as Python functions. They take addresses: what lies there is the caller's to keep right."""
+"""The compiled kernels as Python functions. They take addresses: what lies there is the caller's to keep."""
 
 from __future__ import annotations
 
@@ -24,12 +24,16 @@ MAX_HEADS_PER_KEY_HEAD = 96
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Both release the interpreter's lock while they compute."""
+    """They release the interpreter's lock while they compute."""
 
     project: Callable[..., None]
     """ng_project of ``project.c``"""
     attend: Callable[..., None]
     """ng_attend of ``attend.c``"""
+    rotate_and_store: Callable[..., None]
+    """ng_rotate_and_store of ``elementwise.c``"""
+    gate: Callable[..., None]
+    """ng_gate of ``elementwise.c``"""
 
 
 @cache
@@ -47,14 +51,19 @@ def native_kernels() -> Kernels | None:
         return None
     address, size = c_void_p, c_ssize_t
     return Kernels(
-        _declared(
+        project=_declared(
             library.ng_project,
             (address, c_int, size, address, address, size, c_float, c_int, address),
         ),
-        _declared(
+        attend=_declared(
             library.ng_attend,
             (address, size, c_int, c_int, c_int, address, address, c_int, c_float, c_int, address),
         ),
+        rotate_and_store=_declared(
+            library.ng_rotate_and_store,
+            (address, c_int, c_int, c_int, c_int, address, address, address, address, address),
+        ),
+        gate=_declared(library.ng_gate, (address, c_int, size, address)),
     )
 
 

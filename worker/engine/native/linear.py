@@ -32,7 +32,7 @@ class NativeLinear:
         return self.project(x, _NO_NORM)
 
     def project(self, x: Tensor, eps_length: float) -> Tensor:
-        """Project float32 [rows, inputs], each row divided by sqrt(|x|² + eps_length²) unless that is negative."""
+        """Project float32 [rows, inputs], a row divided by sqrt(|x|² + eps_length²) if eps_length >= 0."""
         kernels = native_kernels()
         assert kernels is not None, "made by native_linear"
         rows = x.contiguous()
@@ -58,7 +58,7 @@ class NativeLinear:
 
 @dataclass(frozen=True, slots=True)
 class NativeNormedLinear:
-    """A folded norm and the projection behind it, as one call: rows are divided by their lengths at its end."""
+    """A folded norm and the projection behind it, as one call, which divides rows at its end."""
 
     linear: NativeLinear
     eps_length: float
@@ -86,3 +86,13 @@ def native_normed(norm: Norm, linear: Linear) -> NormedProjection:
     if isinstance(norm, FoldedNorm) and isinstance(linear, NativeLinear):
         return NativeNormedLinear(linear, float(norm.eps_length))
     return NormedLinear(norm, linear)
+
+
+def native_gated(gate_up: Tensor) -> Tensor:
+    """Return silu(gate) * up of float32 [tokens, 2 * inner], gates before ups."""
+    kernels = native_kernels()
+    assert kernels is not None, "made by native_linear"
+    num_tokens, width = gate_up.shape
+    gated = torch.empty(num_tokens, width // 2)
+    kernels.gate(gate_up.data_ptr(), num_tokens, width // 2, gated.data_ptr())
+    return gated
