@@ -12,6 +12,7 @@
 
 enum {
     PANEL = 2 * LANES,
+    LINE = 64, /* bytes of the cache */
     MAX_ROWS = 12,
     ROWS_AT_ONCE = 240, /* of x that stay in the second-level cache while all panels pass */
 };
@@ -21,7 +22,8 @@ typedef struct {
     const bf16 *weights;
     const float *scales; /* of each row, or NULL */
     float *y;
-    const char *next; /* the panel to fetch meanwhile, or NULL */
+    const char *next; /* a share of the next panel, to fetch meanwhile, or NULL */
+    int next_step; /* bytes of it for each pair of inputs, up to two lines */
     ptrdiff_t inputs;
     ptrdiff_t outputs; /* of y, which is the distance of its rows */
     __mmask16 masks[2]; /* which outputs of the panel there are */
@@ -40,8 +42,9 @@ AVX512 static inline __attribute__((always_inline)) void multiply_tile(const Til
         const __m512i first = _mm512_loadu_si512(tile->weights + k * PANEL);
         const __m512i second = _mm512_loadu_si512(tile->weights + k * PANEL + PANEL);
         if (next) {
-            _mm_prefetch(next + k * PANEL * sizeof(bf16), _MM_HINT_T0);
-            _mm_prefetch(next + k * PANEL * sizeof(bf16) + 64, _MM_HINT_T0);
+            _mm_prefetch(next, _MM_HINT_T0);
+            if (tile->next_step > LINE) _mm_prefetch(next + LINE, _MM_HINT_T0);
+            next += tile->next_step;
         }
         const __m512 even[2] = {low_halves(first), low_halves(second)};
         const __m512 odd[2] = {high_halves(first), high_halves(second)};
@@ -128,8 +131,10 @@ AVX512 EXPORTED void ng_project(
             for (int index = 0; index < num_tiles; index++) {
                 /* As even as can be: 13 rows are 7 and 6. */
                 const int size = (num_rows - row + num_tiles - index - 1) / (num_tiles - index);
-                const int has_next = index == 0 && panel + 1 < num_panels;
-                tile.next = has_next ? (const char *)(tile.weights + inputs * PANEL) : NULL;
+                const ptrdiff_t panel_bytes = inputs * PANEL * (ptrdiff_t)sizeof(bf16);
+                const char *share = (const char *)tile.weights + panel_bytes + panel_bytes * index / num_tiles;
+                tile.next = panel + 1 < num_panels ? share : NULL;
+                tile.next_step = (2 * LINE + num_tiles - 1) / num_tiles;
                 tile.x = x + (begin + row) * inputs;
                 tile.scales = eps_length >= 0 ? scales + row : NULL;
                 tile.y = y + (begin + row) * outputs + output;

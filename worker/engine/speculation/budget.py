@@ -10,33 +10,48 @@ from typing import NamedTuple
 
 import torch
 
+from worker.engine.linear import KernelsName
+
 
 @dataclass(frozen=True, slots=True)
 class StepPrice:
-    """What a step costs, in units of a drafted token's row.
+    """What a step costs, in units of a row that costs little: of the next token of a sequence or of a draft's.
 
-    Measured with SmolLM2-135M in bf16 on one core, 300 tokens of context, up to 32 sequences: 33 ms, 4.3 ms a
-    sequence, 2 ms a draft that leaves the attention call of the others, 3.6 ms a drafted token. Where the
-    engine goes over to its float32 copies the line bends by less than it is uncertain.
+    Measured with SmolLM2-135M on one core, 300 tokens of context, up to 32 sequences. In bf16 by oneDNN: 33 ms,
+    3.6 ms a row, 0.7 ms a sequence, 2 ms a draft that leaves the attention call of the others. Where the engine
+    goes over to its float32 copies the line bends by less than it is uncertain.
     """
 
     fixed: float = 9.0
     """For reading the weights."""
-    sequence: float = 1.2
-    """For every sequence's own token, with its keys and values."""
+    sequence: float = 0.2
+    """For every sequence's keys and values."""
     opening: float = 0.6
     """For every draft in company: its sequence attends by a call of its own then."""
     trust: float = 0.75
     """What is counted of a chance in company, where a wrong draft costs the others time too. On structured
     and open text less comes true than on the questions that the chances were fitted with."""
+    cheap_rows: int | None = None
+    """So many rows are multiplied while the weights are read; all further ones cost ``dear_row``."""
+    dear_row: float = 1.0
 
     @classmethod
-    def of(cls, dtype: torch.dtype) -> StepPrice:
-        """Return the price for weights of this type: more of them to read, and a row that costs still more.
+    def of(cls, dtype: torch.dtype, kernels: KernelsName) -> StepPrice:
+        """Return the price for weights of this type, multiplied by these kernels.
 
-        In float32 a step is 45 ms, 10.5 ms a sequence, 5 ms a draft and 10 ms a token of it, up to 12 rows.
+        In float32, where more is read and rows cost more, a step is 45 ms, 10 ms a row, 0.5 ms a sequence and
+        5 ms a draft, up to 12 rows. By native kernels it is 23 ms, 0.8 ms a sequence and 0.75 ms a row, beyond
+        the twelfth 2 ms; a draft attends as everything does.
         """
-        return cls(fixed=4.5, sequence=1.05, opening=0.5) if dtype == torch.float32 else cls()
+        if kernels == "native":
+            return cls(fixed=30.0, sequence=1.1, opening=0.3, cheap_rows=12, dear_row=2.7)
+        return cls(fixed=4.5, sequence=0.05, opening=0.5) if dtype == torch.float32 else cls()
+
+    def of_rows(self, num_rows: int) -> float:
+        """Return what ``num_rows`` cost together."""
+        if self.cheap_rows is None or num_rows <= self.cheap_rows:
+            return float(num_rows)
+        return self.cheap_rows + self.dear_row * (num_rows - self.cheap_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +67,14 @@ class _Part(NamedTuple):
     """The next tokens of an offer that may be given. The dearest for what it gives sorts last."""
 
     cost_per_token: float
+    """At the price of the first rows."""
     offer: int
     """Its place among the offers."""
     num_rows: int
     gain: float
     """Tokens that are expected of it."""
-    cost: float
+    opening: float
+    """Beside its rows"""
 
 
 def share_out(offers: Sequence[Offer], num_sequences: int, max_rows: int, price: StepPrice) -> list[int]:
@@ -71,20 +88,23 @@ def share_out(offers: Sequence[Offer], num_sequences: int, max_rows: int, price:
     opening, trust = (0.0, 1.0) if is_alone else (price.opening, price.trust)
     parts = [_first(index, offer, opening) for index, offer in enumerate(offers) if offer.chances]
     heapq.heapify(parts)
-    tokens, cost = float(num_sequences), price.fixed + price.sequence * num_sequences
+    tokens, num_rows = float(num_sequences), num_sequences
+    cost = price.fixed + price.sequence * num_sequences + price.of_rows(num_rows)
     while parts:
         part = heapq.heappop(parts)
         gain = trust * part.gain
-        if part.cost * tokens >= cost * gain:
+        added = part.opening + price.of_rows(num_rows + part.num_rows) - price.of_rows(num_rows)
+        if added * tokens >= cost * gain:
             break  # all others give less for their cost, and a token has become cheaper
         if part.num_rows > max_rows:
             continue
         max_rows -= part.num_rows
-        tokens, cost = tokens + gain, cost + part.cost
+        num_rows += part.num_rows
+        tokens, cost = tokens + gain, cost + added
         lengths[part.offer] += part.num_rows
         left = offers[part.offer].chances[lengths[part.offer] :]
         if left:
-            heapq.heappush(parts, _Part(1.0 / left[0], part.offer, 1, left[0], 1.0))
+            heapq.heappush(parts, _Part(1.0 / left[0], part.offer, 1, left[0], 0.0))
     return lengths
 
 
@@ -93,7 +113,7 @@ def _first(index: int, offer: Offer, opening: float) -> _Part:
     gains = list(accumulate(offer.chances))
     counts = [len(gains)] if offer.is_whole else range(1, len(gains) + 1)
     parts = (
-        _Part((opening + count) / gains[count - 1], index, count, gains[count - 1], opening + count)
+        _Part((opening + count) / gains[count - 1], index, count, gains[count - 1], opening)
         for count in counts
     )
     return min(parts)

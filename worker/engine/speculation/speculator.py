@@ -29,7 +29,7 @@ class Speculator:
         self._max_context = model.max_context
         self._max_tokens = max_tokens
         self._max_draft = max_draft if model.can_rewind else 0
-        self._price = price or StepPrice.of(model.dtype)
+        self._price = price or StepPrice.of(model.dtype, model.kernels)
 
     def drafter(self, request: GenerationRequest) -> Drafter | None:
         """Return what drafts for a request; None where nothing may be, as in a replay."""

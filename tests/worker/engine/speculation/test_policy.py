@@ -37,7 +37,7 @@ def test_each_signal_moves_the_chance_of_the_first_token_its_way() -> None:
     assert first(Match(9, 2, 4, 3), entropy_nats=3.0) < usual, "an unsure step"
 
 
-PLAIN = StepPrice(fixed=9.0, sequence=1.0, opening=0.0, trust=1.0)
+PLAIN = StepPrice(fixed=9.0, sequence=0.0, opening=0.0, trust=1.0)
 
 
 def given(
@@ -66,7 +66,7 @@ def test_a_full_batch_drafts_only_what_is_nearly_sure() -> None:
 
 
 def test_a_draft_in_company_has_to_be_worth_its_attention_call() -> None:
-    price = StepPrice(fixed=8.0, sequence=1.0, opening=1.0, trust=1.0)
+    price = StepPrice(fixed=8.0, sequence=0.0, opening=1.0, trust=1.0)
     # 10 for two tokens: 5 a token. A row and the call, 2, at 0.39 would be 5.02; two tokens share a call.
     assert given([(0.39,), ()], 2, price) == [0, 0]
     assert given([(0.41,), ()], 2, price) == [1, 0]
@@ -76,7 +76,7 @@ def test_a_draft_in_company_has_to_be_worth_its_attention_call() -> None:
 
 
 def test_in_company_chances_are_trusted_less() -> None:
-    price = StepPrice(fixed=8.0, sequence=1.0, opening=0.0, trust=0.5)
+    price = StepPrice(fixed=8.0, sequence=0.0, opening=0.0, trust=0.5)
     # 10 for two tokens: 0.2 is needed, of which 0.5 come true.
     assert given([(0.39,), ()], 2, price) == [0, 0]
     assert given([(0.41,), ()], 2, price) == [1, 0]
@@ -87,8 +87,18 @@ def test_a_draft_of_a_fixed_length_is_taken_as_it_is_or_not_at_all() -> None:
     good, bad = Offer((0.9, 0.8, 0.1), is_whole=True), Offer((0.9, 0.1, 0.1), is_whole=True)
     # 13 for four tokens. 3.5 for 1.8 tokens makes it 16.5 for 5.8, 2.84 a token; 3.5 for 1.1 more would be
     # 20 for 6.9, 2.90, although the first token of it alone would be worth its row.
-    assert share_out([good, bad], 4, 99, StepPrice(9.0, 1.0, 0.5, trust=1.0)) == [3, 0]
+    assert share_out([good, bad], 4, 99, StepPrice(9.0, 0.0, 0.5, trust=1.0)) == [3, 0]
     assert share_out([good, bad], 4, 2, PLAIN) == [0, 0]
+
+
+def test_rows_beyond_the_cheap_ones_have_to_be_worth_more() -> None:
+    price = StepPrice(fixed=10.0, sequence=0.0, opening=0.0, trust=1.0, cheap_rows=3, dear_row=4.0)
+    # 12 for two tokens: 0.17 is enough for the third row. The fourth costs 4, and 13 are paid for 2.9 tokens:
+    # 0.892 is needed.
+    assert given([(0.9, 0.89), ()], 2, price) == [1, 0]
+    assert given([(0.9, 0.895), ()], 2, price) == [2, 0]
+    assert given([(0.16,), ()], 2, price) == [0, 0]
+    assert given([(0.7,), (), (), ()], 4, price) == [0, 0, 0, 0]  # 17 for four tokens: 0.94
 
 
 @pytest.mark.parametrize("num_sequences", [3, 5, 8])
@@ -102,7 +112,7 @@ def test_no_other_share_gives_cheaper_tokens(num_sequences: int, opening: float)
         return (9.0 + 1.2 * num_sequences + opening * opened + sum(lengths)) / tokens
 
     best = min(itertools.product(range(4), range(3), range(2)), key=cost)
-    assert tuple(given(chances, num_sequences, StepPrice(9.0, 1.2, opening, trust=1.0))) == best
+    assert tuple(given(chances, num_sequences, StepPrice(9.0, 0.2, opening, trust=1.0))) == best
 
 
 def test_a_draft_that_reaches_the_end_of_the_text_goes_round() -> None:
