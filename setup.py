@@ -8,7 +8,7 @@ setup(
     ext_modules=[
         Extension(
             "worker.engine.native._kernels",
-            [f"{NATIVE}/{name}.c" for name in ("project", "attend", "elementwise")],
+            [f"{NATIVE}/{name}.c" for name in ("project", "project_int8", "attend", "elementwise")],
             depends=[f"{NATIVE}/vectors.h"],
             extra_compile_args=["-O3", "-std=c11", "-fopenmp", "-fvisibility=hidden"],
             extra_link_args=["-fopenmp"],

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from worker.engine.architecture import Architecture
-from worker.engine.linear import Linear, PlainLinear, packed_linear
+from worker.engine.linear import Linear, LinearFactory, PlainLinear, packed_linear
+from worker.engine.native.kernels import native_kernels
+from worker.engine.native.linear import native_linear
 
 _ROUNDS = 5
 
@@ -26,8 +28,8 @@ class Products:
     dtype: torch.dtype
 
     @classmethod
-    def of(cls, architecture: Architecture, dtype: torch.dtype) -> Products:
-        """Make them, prepacked where oneDNN is there."""
+    def of(cls, architecture: Architecture, dtype: torch.dtype, make_linear: LinearFactory) -> Products:
+        """Make them for inputs of ``dtype``."""
         a = architecture
         attention_width = a.num_heads * a.head_dim
         shapes = (
@@ -37,11 +39,11 @@ class Products:
             (a.hidden_size, a.intermediate_size),
         )
         layers = tuple(
-            (_linear(outputs, inputs, dtype), inputs)
+            (_linear(outputs, inputs, dtype, make_linear), inputs)
             for _ in range(a.num_layers)
             for outputs, inputs in shapes
         )
-        return cls(layers, _linear(a.vocab_size, a.hidden_size, dtype), a.hidden_size, dtype)
+        return cls(layers, _linear(a.vocab_size, a.hidden_size, dtype, make_linear), a.hidden_size, dtype)
 
     def spent_s(self, num_rows: int, num_logits: int) -> float:
         """Return the CPU seconds of the products for ``num_rows`` tokens; ``num_logits`` get logits."""
@@ -59,10 +61,17 @@ class Products:
 
 
 class Floor:
-    """Products in every dtype that our engine could use for a model of ``dtype``; the fastest one counts."""
+    """Products in every way that our engine could compute a model of ``dtype``; the fastest one counts."""
 
     def __init__(self, architecture: Architecture, dtype: torch.dtype) -> None:
-        self._products = [Products.of(architecture, each) for each in sorted({dtype, torch.float32}, key=str)]
+        has_onednn = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+        libraries = packed_linear if has_onednn else PlainLinear
+        ways: list[tuple[torch.dtype, LinearFactory]] = [
+            (each, libraries) for each in sorted({dtype, torch.float32}, key=str)
+        ]
+        if dtype == torch.bfloat16 and native_kernels() is not None:
+            ways.append((torch.float32, native_linear))
+        self._products = [Products.of(architecture, *way) for way in ways]
 
     @torch.inference_mode()
     def step_s(self, num_rows: int, num_logits: int) -> float:
@@ -79,7 +88,5 @@ class Floor:
         return sum(self.step_s(size, int(i == len(sizes) - 1)) for i, size in enumerate(sizes))
 
 
-def _linear(outputs: int, inputs: int, dtype: torch.dtype) -> Linear:
-    weight = torch.full((outputs, inputs), 0.01, dtype=dtype)
-    has_onednn = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
-    return packed_linear(weight, None) if has_onednn else PlainLinear(weight)
+def _linear(outputs: int, inputs: int, dtype: torch.dtype, make_linear: LinearFactory) -> Linear:
+    return make_linear(torch.full((outputs, inputs), 0.01, dtype=dtype), None)

@@ -86,10 +86,14 @@ def spread_int8_linear(weight: Tensor, bias: Tensor | None) -> Linear:
 
     They are no sum of a stream that could be turned beforehand, so each row is mixed as it comes, in blocks.
     """
+    mixed, block = spread_weight(weight)
+    return _packed(mixed, bias, hadamard(block))
+
+
+def spread_weight(weight: Tensor) -> tuple[Tensor, int]:
+    """Return the weight for inputs that Hadamard's matrix mixes block by block, and the block's size."""
     block = largest_power_of_two(weight.shape[1], _SPREAD_BLOCK)
-    spread = hadamard(block)
-    mixed = (weight.view(len(weight), -1, block) @ spread / block).flatten(1)
-    return _packed(mixed, bias, spread)
+    return (weight.view(len(weight), -1, block) @ hadamard(block) / block).flatten(1), block
 
 
 def _packed(weight: Tensor, bias: Tensor | None, spread: Tensor | None) -> Int8Linear:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,14 @@ class Linear(Protocol):
     """A projection [tokens, inputs] -> [tokens, outputs]."""
 
     def __call__(self, x: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class Packed(Protocol):
+    """A projection whose weight lies in one piece."""
+
+    @property
+    def memory(self) -> MemoryRange: ...
 
 
 LinearFactory: TypeAlias = Callable[[Tensor, Tensor | None], Linear]

@@ -16,12 +16,10 @@ from worker.engine.architecture import Architecture, UnsupportedArchitectureErro
 from worker.engine.checkpoint import Checkpoint
 from worker.engine.hf import TransformersModel
 from worker.engine.huge_pages import move_to_huge_pages
-from worker.engine.int8 import Int8Linear
 from worker.engine.kv import KVBlocks, KVStore
-from worker.engine.linear import PackedLinear
+from worker.engine.linear import Packed
 from worker.engine.model import Decoder, Embeddings, LanguageModel, Memory, Precision
 from worker.engine.native.attention import NativeAttention, can_attend
-from worker.engine.native.linear import NativeLinear
 from worker.engine.policy import PolicyName
 from worker.engine.precision import (
     Dtype,
@@ -166,11 +164,7 @@ _MAX_MOVED_BYTES = 512 << 20
 
 
 def _use_huge_pages(weights: DecoderWeights) -> None:
-    packed = [
-        linear.memory
-        for linear in weights.projections()
-        if isinstance(linear, NativeLinear | PackedLinear | Int8Linear)
-    ]
+    packed = [linear.memory for linear in weights.projections() if isinstance(linear, Packed)]
     if sum(memory.num_bytes for memory in packed) <= _MAX_MOVED_BYTES:
         log.debug("weights lie on %d huge pages", move_to_huge_pages(packed))
 

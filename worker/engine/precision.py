@@ -10,6 +10,7 @@ import torch
 from worker.engine.architecture import Architecture
 from worker.engine.int8 import int8_linear, spread_int8_linear
 from worker.engine.linear import KernelsName, PlainLinear, packed_linear
+from worker.engine.native.int8 import native_int8_linear, native_spread_int8_linear
 from worker.engine.native.kernels import native_kernels
 from worker.engine.native.linear import native_gated, native_linear, native_normed
 from worker.engine.rotation import Rotation
@@ -104,6 +105,20 @@ def int8_placement(processor: Processor, architecture: Architecture) -> Placemen
         raise UnsupportedFormatError(
             "int8 weights need a CPU with AVX-512 VNNI, AVX-VNNI or AMX, and torch with oneDNN; "
             f"this worker computes on {processor.device.type} without them"
+        )
+    native = native_kernels() if processor.has_native_kernels else None
+    if native is not None and native.has_int8:
+        return Placement(
+            torch.float32,
+            torch.float32,
+            processor.device,
+            native_int8_linear,
+            folds_norms=True,
+            rotation=Rotation.of(architecture.hidden_size),
+            make_down=native_spread_int8_linear,
+            join_norm=native_normed,
+            gated=native_gated,
+            kernels="native",
         )
     return Placement(
         torch.float32,

@@ -10,6 +10,7 @@ from transformers import AutoConfig
 
 from worker.bench.floor import Products
 from worker.engine.architecture import Architecture
+from worker.engine.linear import PlainLinear
 
 
 def test_bench_prefill_writes_its_figures(tmp_path: Path) -> None:
@@ -29,7 +30,7 @@ def test_bench_prefill_writes_its_figures(tmp_path: Path) -> None:
 
 def test_the_floor_multiplies_by_as_many_weights_as_the_model_has(model_path: Path) -> None:
     architecture = Architecture.from_config(AutoConfig.from_pretrained(str(model_path)))
-    products = Products.of(architecture, torch.float32)
+    products = Products.of(architecture, torch.float32, PlainLinear)
     outputs = [linear(torch.zeros(1, width)).shape[1] for linear, width in products.layers]
     num_weights = sum(n * width for n, (_, width) in zip(outputs, products.layers, strict=True))
     assert num_weights + 49_152 * 576 == architecture.num_parameters == 134_479_872

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -15,9 +15,14 @@ from transformers import GPT2Config, Qwen2Config
 from worker.engine.architecture import Architecture
 from worker.engine.batch import Piece
 from worker.engine.int8 import Codes, Int8Linear, int8_linear, spread_int8_linear
+from worker.engine.linear import LinearFactory
 from worker.engine.model import LanguageModel
+from worker.engine.native.int8 import NativeInt8Linear, native_int8_linear, native_spread_int8_linear
+from worker.engine.native.kernels import native_kernels
+from worker.engine.native.linear import native_normed
 from worker.engine.precision import Processor, UnsupportedFormatError, int8_placement
 from worker.engine.request import StepOutput
+from worker.engine.weights import FoldedNorm
 from worker.protocol import DecodeControls, SpeculationControls
 from worker.server.process import serve
 from worker.settings import WorkerSettings
@@ -30,6 +35,16 @@ if TYPE_CHECKING:
         SaveModel,
         StartEngine,
     )
+
+BY_ONEDNN = (int8_linear, spread_int8_linear)
+NATIVE = native_kernels()
+BY_US = pytest.param(
+    (native_int8_linear, native_spread_int8_linear),
+    marks=pytest.mark.skipif(NATIVE is None or not NATIVE.has_int8, reason="no native kernels for int8 here"),
+)
+both_ways = pytest.mark.parametrize("factories", [BY_ONEDNN, BY_US], ids=["onednn", "native"])
+Factories: TypeAlias = tuple[LinearFactory, LinearFactory]
+"""For usual inputs, and for such with outliers."""
 
 PROMPT = "The ferry is called Solveig. The ferry Solveig carries forty cars. The ferry"
 
@@ -54,26 +69,31 @@ def test_rows_become_the_nearest_integers_of_a_scale_of_their_own() -> None:
     np.testing.assert_allclose(codes.scales.numpy(), scales, rtol=1e-6)
 
 
+@both_ways
 @pytest.mark.parametrize("num_rows", [1, 8, 33])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_a_projection_is_the_exact_product_of_the_integers(num_rows: int, has_bias: bool) -> None:
+def test_a_projection_is_the_exact_product_of_the_integers(
+    num_rows: int, has_bias: bool, factories: Factories
+) -> None:
     x, weight, bias = random(num_rows, 96), random(40, 96, seed=1), random(40, seed=2)
     (a, a_scales), (b, b_scales) = numpy_codes(x), numpy_codes(weight)
     expected = (a @ b.T) * a_scales * b_scales.T + (bias.numpy() if has_bias else 0.0)
-    y = int8_linear(weight, bias if has_bias else None)(x)
+    y = factories[0](weight, bias if has_bias else None)(x)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_largest_sums_do_not_saturate() -> None:
+@both_ways
+def test_the_largest_sums_do_not_saturate(factories: Factories) -> None:
     x = torch.full((2, 1536), 3.0)
     weight = torch.cat([torch.full((16, 1536), 0.5), torch.full((16, 1536), -0.5)])
-    y = int8_linear(weight, None)(x)
+    y = factories[0](weight, None)(x)
     torch.testing.assert_close(y[:, :16], torch.full((2, 16), 2304.0))
     torch.testing.assert_close(y[:, 16:], torch.full((2, 16), -2304.0))
 
 
-def test_a_row_is_the_same_in_any_batch_and_harms_no_other() -> None:
-    project = int8_linear(random(40, 96), None)
+@both_ways
+def test_a_row_is_the_same_in_any_batch_and_harms_no_other(factories: Factories) -> None:
+    project = factories[0](random(40, 96), None)
     x = random(33, 96, seed=3)
     alone = project(x[7:8])
     x[3], x[5], x[9] = 0.0, 1e9, float("nan")
@@ -84,7 +104,9 @@ def test_a_row_is_the_same_in_any_batch_and_harms_no_other() -> None:
     assert y[:9].isfinite().all()
 
 
-def test_outliers_behind_a_gate_are_spread_before_they_are_rounded() -> None:
+@both_ways
+def test_outliers_behind_a_gate_are_spread_before_they_are_rounded(factories: Factories) -> None:
+    usual, spread = factories
     weight, x = random(40, 96), random(8, 96, seed=4)
     x[:, 11] = 80.0
     exact = x @ weight.T
@@ -92,16 +114,37 @@ def test_outliers_behind_a_gate_are_spread_before_they_are_rounded() -> None:
     def error(y: torch.Tensor) -> float:
         return float((y - exact).norm())
 
-    assert error(spread_int8_linear(weight, None)(x)) < 0.4 * error(int8_linear(weight, None)(x))
+    assert error(spread(weight, None)(x)) < 0.4 * error(usual(weight, None)(x))
+    assert x[0, 11] == 80.0, "inputs are left as they are"
     odd = random(40, 97)  # no block divides it but 1
-    torch.testing.assert_close(
-        spread_int8_linear(odd, None)(odd), int8_linear(odd, None)(odd), rtol=1e-6, atol=1e-6
-    )
+    torch.testing.assert_close(spread(odd, None)(odd), usual(odd, None)(odd), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.skipif(NATIVE is None or not NATIVE.has_int8, reason="no native kernels for int8 here")
+@pytest.mark.parametrize(("num_outputs", "num_inputs"), [(40, 96), (1, 4), (33, 64), (70, 1536)])
+@pytest.mark.parametrize("num_rows", [*range(1, 14), 50])
+def test_both_ways_give_the_same_numbers(num_rows: int, num_outputs: int, num_inputs: int) -> None:
+    weight, x = random(num_outputs, num_inputs), random(num_rows, num_inputs, seed=5)
+    for theirs, ours in zip(BY_ONEDNN, (native_int8_linear, native_spread_int8_linear), strict=True):
+        torch.testing.assert_close(
+            ours(weight, None)(x), theirs(weight, None)(x), rtol=1e-5, atol=1e-5 * num_inputs
+        )
+
+
+@pytest.mark.skipif(NATIVE is None or not NATIVE.has_int8, reason="no native kernels for int8 here")
+def test_a_norm_is_a_part_of_the_native_projections_scales() -> None:
+    weight, residual = random(40, 96), random(3, 96, seed=7)
+    residual[1] *= 1e-3  # where eps counts
+    normed = native_normed(FoldedNorm.of(96, 1e-5), native_int8_linear(weight, None))
+    lengths = (residual.square().sum(1, keepdim=True) + 96 * 1e-5).sqrt()
+    expected = int8_linear(weight, None)(residual) / lengths
+    torch.testing.assert_close(normed(residual, torch.empty(0)), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernels", ["auto", "torch"])
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_a_model_with_biases_and_a_head_of_its_own_is_the_same_model(
-    dtype: str, save_model: SaveModel, load_model_folder: LoadModelFolder
+    dtype: str, kernels: str, save_model: SaveModel, load_model_folder: LoadModelFolder
 ) -> None:
     config = Qwen2Config(
         vocab_size=300,
@@ -117,7 +160,9 @@ def test_a_model_with_biases_and_a_head_of_its_own_is_the_same_model(
     ids = tuple(range(20, 44))
     with torch.inference_mode():
         expected = reference(torch.tensor([ids])).logits[0]
-    model = load_model_folder(folder, dtype=dtype, weights="int8", max_batch=2, max_context=64)
+    model = load_model_folder(
+        folder, dtype=dtype, kernels=kernels, weights="int8", max_batch=2, max_context=64
+    )
     logits = model.forward([Piece(0, 0, ids, len(ids))])
     assert 0.0 < float((logits - expected).norm() / expected.norm()) < 0.06
     assert model.dtype == (torch.float32 if dtype == "fp32" else torch.bfloat16)
@@ -181,6 +226,9 @@ def test_a_processor_without_byte_products_is_told_what_is_missing(tiny_folder: 
     architecture = Architecture.from_config(AutoConfig.from_pretrained(str(tiny_folder)))
     able = Processor(torch.device("cpu"), True, False, True, has_int8_dot_products=True)
     assert int8_placement(able, architecture).make_linear is int8_linear
+    if NATIVE is not None and NATIVE.has_int8:
+        native = int8_placement(replace(able, has_native_kernels=True), architecture)
+        assert native.make_linear is native_int8_linear
     with pytest.raises(UnsupportedFormatError, match="int8 weights need a CPU with AVX-512 VNNI"):
         int8_placement(replace(able, has_int8_dot_products=False), architecture)
 
@@ -198,4 +246,5 @@ def test_a_model_that_transformers_runs_is_not_served_in_int8(
 def test_weights_of_a_small_model_are_prepacked(int8_model: Any) -> None:
     projections = list(int8_model._narrow.weights.projections())
     assert len(projections) == 30 * 4 + 1
-    assert all(isinstance(linear, Int8Linear) for linear in projections)
+    expected = NativeInt8Linear if int8_model.kernels == "native" else Int8Linear
+    assert all(isinstance(linear, expected) for linear in projections)

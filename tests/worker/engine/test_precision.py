@@ -1,4 +1,4 @@
-"""bf16: our kernels, prepacked and plain ones, folded norms, and the float32 copy all compute the same model."""
+"""bf16: our kernels, prepacked and plain ones, folded norms and the float32 copy compute the same model."""
 
 from __future__ import annotations
 

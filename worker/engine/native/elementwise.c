@@ -48,7 +48,7 @@ AVX512 EXPORTED void ng_gate(const float *gate_up, int rows, ptrdiff_t inner, fl
     const __m512 one = _mm512_set1_ps(1.0f);
     for (int row = 0; row < rows; row++, gate_up += 2 * inner, out += inner) {
         for (ptrdiff_t i = 0; i < inner; i += LANES) {
-            const __mmask16 mask = inner - i < LANES ? (__mmask16)((1u << (inner - i)) - 1) : (__mmask16)0xffff;
+            const __mmask16 mask = lanes_left(inner - i);
             const __m512 gate = _mm512_maskz_loadu_ps(mask, gate_up + i);
             const __m512 up = _mm512_maskz_loadu_ps(mask, gate_up + inner + i);
             const __m512 minus = _mm512_sub_ps(_mm512_setzero_ps(), gate);

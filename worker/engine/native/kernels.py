@@ -34,6 +34,12 @@ class Kernels:
     """ng_rotate_and_store of ``elementwise.c``"""
     gate: Callable[..., None]
     """ng_gate of ``elementwise.c``"""
+    round_rows: Callable[..., None]
+    """ng_round_rows of ``project_int8.c``"""
+    project_int8: Callable[..., None]
+    """ng_project_int8 of ``project_int8.c``"""
+    has_int8: bool
+    """Whether ``project_int8`` may be called: it needs AVX-512 VNNI too."""
 
 
 @cache
@@ -64,6 +70,12 @@ def native_kernels() -> Kernels | None:
             (address, c_int, c_int, c_int, c_int, address, address, address, address, address),
         ),
         gate=_declared(library.ng_gate, (address, c_int, size, address)),
+        round_rows=_declared(library.ng_round_rows, (address, c_int, size, c_int, c_float, address, address)),
+        project_int8=_declared(
+            library.ng_project_int8,
+            (address, address, c_int, size, address, address, address, address, size, c_int, address),
+        ),
+        has_int8=bool(library.ng_has_int8()),
     )
 
 

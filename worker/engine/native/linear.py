@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,7 @@ from worker.engine.weights import FoldedNorm, Norm, NormedLinear, NormedProjecti
 
 PANEL = 32
 """Outputs of a panel."""
-_NO_NORM = -1.0
+NO_NORM = -1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class NativeLinear:
     """float32 [outputs]"""
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.project(x, _NO_NORM)
+        return self.project(x, NO_NORM)
 
     def project(self, x: Tensor, eps_length: float) -> Tensor:
         """Project float32 [rows, inputs], a row divided by sqrt(|x|² + eps_length²) if eps_length >= 0."""
@@ -56,11 +57,22 @@ class NativeLinear:
         return MemoryRange(self.panels.data_ptr(), self.panels.nbytes)
 
 
+@runtime_checkable
+class ProjectsNormed(Protocol):
+    """A projection that can norm its rows, too."""
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+    def project(self, x: Tensor, eps_length: float) -> Tensor:
+        """Project rows, each divided by sqrt(|x|² + eps_length²) if eps_length >= 0."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class NativeNormedLinear:
     """A folded norm and the projection behind it, as one call, which divides rows at its end."""
 
-    linear: NativeLinear
+    linear: ProjectsNormed
     eps_length: float
 
     def __call__(self, residual: Tensor, normed: Tensor) -> Tensor:
@@ -83,7 +95,7 @@ def native_linear(weight: Tensor, bias: Tensor | None) -> Linear:
 
 def native_normed(norm: Norm, linear: Linear) -> NormedProjection:
     """Join a folded norm and a native projection; others stay two."""
-    if isinstance(norm, FoldedNorm) and isinstance(linear, NativeLinear):
+    if isinstance(norm, FoldedNorm) and isinstance(linear, ProjectsNormed):
         return NativeNormedLinear(linear, float(norm.eps_length))
     return NormedLinear(norm, linear)
 

@@ -92,15 +92,12 @@ AVX512 static void inverse_lengths(const float *x, int rows, ptrdiff_t inputs, f
     for (int row = 0; row < rows; row++, x += inputs) {
         __m512 squares = _mm512_setzero_ps();
         for (ptrdiff_t k = 0; k < inputs; k += LANES) {
-            const __mmask16 mask = inputs - k < LANES ? (__mmask16)((1u << (inputs - k)) - 1) : (__mmask16)0xffff;
-            const __m512 values = _mm512_maskz_loadu_ps(mask, x + k);
+            const __m512 values = _mm512_maskz_loadu_ps(lanes_left(inputs - k), x + k);
             squares = _mm512_fmadd_ps(values, values, squares);
         }
         out[row] = 1.0f / sqrtf(_mm512_reduce_add_ps(squares) + eps_length * eps_length);
     }
 }
-
-static __mmask16 lanes_left(ptrdiff_t num) { return num >= LANES ? 0xffff : num <= 0 ? 0 : (__mmask16)((1u << num) - 1); }
 
 /* y [rows, outputs] = x [rows, inputs] times the panels, each row divided by its length if eps_length >= 0,
  * plus bias [outputs] unless it is NULL. inputs is even; the last panel is filled up with any finite values. */

@@ -8,6 +8,7 @@
 #define NARRATIVE_GRAVITY_VECTORS_H
 
 #include <immintrin.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define AVX512 __attribute__((target("avx512f")))
@@ -17,6 +18,11 @@
 enum { LANES = 16 };
 
 typedef uint16_t bf16;
+
+/* The lanes of a vector of which ``num`` numbers are left. */
+static inline __mmask16 lanes_left(ptrdiff_t num) {
+    return num >= LANES ? 0xffff : num <= 0 ? 0 : (__mmask16)((1u << num) - 1);
+}
 
 /* The first of each pair. */
 AVX512 static inline __m512 low_halves(__m512i pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); }

@@ -15,11 +15,11 @@ from worker.engine.linear import KernelsName
 
 @dataclass(frozen=True, slots=True)
 class StepPrice:
-    """What a step costs, in units of a row that costs little: of the next token of a sequence or of a draft's.
+    """What a step costs, in units of a cheap row: of a sequence's next token or of a drafted one.
 
-    Measured with SmolLM2-135M on one core, 300 tokens of context, up to 32 sequences. In bf16 by oneDNN: 33 ms,
-    3.6 ms a row, 0.7 ms a sequence, 2 ms a draft that leaves the attention call of the others. Where the engine
-    goes over to its float32 copies the line bends by less than it is uncertain.
+    Measured with SmolLM2-135M on one core, 300 tokens of context, up to 32 sequences. By oneDNN in bf16: 33
+    ms, 3.6 ms a row, 0.7 ms a sequence, 2 ms a draft that leaves the attention call of the others. Where the
+    engine goes over to its float32 copies the line bends by less than it is uncertain.
     """
 
     fixed: float = 9.0
@@ -39,9 +39,9 @@ class StepPrice:
     def of(cls, dtype: torch.dtype, kernels: KernelsName) -> StepPrice:
         """Return the price for weights of this type, multiplied by these kernels.
 
-        In float32, where more is read and rows cost more, a step is 45 ms, 10 ms a row, 0.5 ms a sequence and
-        5 ms a draft, up to 12 rows. By native kernels it is 23 ms, 0.8 ms a sequence and 0.75 ms a row, beyond
-        the twelfth 2 ms; a draft attends as everything does.
+        In float32, where more is read and rows cost more, a step is 45 ms, 10 ms a row, 0.5 ms a sequence
+        and 5 ms a draft, up to 12 rows. By native kernels it is 23 ms, 0.8 ms a sequence and 0.75 ms a row,
+        beyond the twelfth 2 ms; a draft attends as everything does.
         """
         if kernels == "native":
             return cls(fixed=30.0, sequence=1.1, opening=0.3, cheap_rows=12, dear_row=2.7)

@@ -1,0 +1,109 @@
+"""Projections in 8-bit integers by our own kernel, ``project_int8.c``; see ``worker/engine/int8.py``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from worker.engine.huge_pages import MemoryRange
+from worker.engine.int8 import Codes, int8_linear, spread_int8_linear, spread_weight
+from worker.engine.linear import Linear
+from worker.engine.native.kernels import native_kernels
+from worker.engine.native.linear import NO_NORM, PANEL
+
+_INPUTS_AT_ONCE = 4
+_SPREAD_BLOCK = 32
+_MAX_INPUTS = 65_536
+"""Sums of so many products are within 32 bits."""
+_ZERO_POINT = 128
+
+
+@dataclass(frozen=True, slots=True)
+class NativeInt8Linear:
+    """float32 in and out; rows are rounded as they come."""
+
+    panels: Tensor
+    """int8 [outputs / 32, inputs / 4, 32, 4], the last panel filled up with zeros"""
+    output_scales: Tensor
+    """float32 [outputs]"""
+    offsets: Tensor
+    """int32 [outputs]: 128 times the sum of an output's codes"""
+    bias: Tensor | None
+    is_spread: bool
+    """Whether inputs are mixed in blocks first; the weight has taken in the inverse."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.project(x, NO_NORM)
+
+    def project(self, x: Tensor, eps_length: float) -> Tensor:
+        """Project float32 [rows, inputs], a row divided by sqrt(|x|² + eps_length²) if eps_length >= 0."""
+        kernels = native_kernels()
+        assert kernels is not None, "made by native_int8_linear"
+        rows = x.clone(memory_format=torch.contiguous_format) if self.is_spread else x.contiguous()
+        num_rows, num_inputs = rows.shape
+        codes, scales = torch.empty(rows.shape, dtype=torch.uint8), torch.empty(num_rows)
+        kernels.round_rows(
+            rows.data_ptr(),
+            num_rows,
+            num_inputs,
+            self.is_spread,
+            eps_length,
+            codes.data_ptr(),
+            scales.data_ptr(),
+        )
+        num_outputs = len(self.output_scales)
+        y = torch.empty(num_rows, num_outputs)
+        kernels.project_int8(
+            codes.data_ptr(),
+            scales.data_ptr(),
+            num_rows,
+            num_inputs,
+            self.panels.data_ptr(),
+            self.output_scales.data_ptr(),
+            self.offsets.data_ptr(),
+            None if self.bias is None else self.bias.data_ptr(),
+            num_outputs,
+            torch.get_num_threads(),
+            y.data_ptr(),
+        )
+        return y
+
+    @property
+    def memory(self) -> MemoryRange:
+        """Where the panels lie."""
+        return MemoryRange(self.panels.data_ptr(), self.panels.nbytes)
+
+
+def native_int8_linear(weight: Tensor, bias: Tensor | None) -> Linear:
+    """Round a float32 CPU weight [outputs, inputs] and lay it out; by oneDNN where inputs do not fit."""
+    num_inputs = weight.shape[1]
+    if num_inputs % _INPUTS_AT_ONCE or num_inputs > _MAX_INPUTS:
+        return int8_linear(weight, bias)
+    return _in_panels(weight, bias, is_spread=False)
+
+
+def native_spread_int8_linear(weight: Tensor, bias: Tensor | None) -> Linear:
+    """The same for inputs of which a few are far larger than the rest: they are mixed in blocks of 32."""
+    mixed, block = spread_weight(weight)
+    if block != _SPREAD_BLOCK or weight.shape[1] > _MAX_INPUTS:
+        return spread_int8_linear(weight, bias)
+    return _in_panels(mixed, bias, is_spread=True)
+
+
+def _in_panels(weight: Tensor, bias: Tensor | None, *, is_spread: bool) -> NativeInt8Linear:
+    codes = Codes.of(weight)
+    num_outputs, num_inputs = weight.shape
+    filled = F.pad(codes.values, (0, 0, 0, -num_outputs % PANEL))
+    panels = (
+        filled.view(-1, PANEL, num_inputs // _INPUTS_AT_ONCE, _INPUTS_AT_ONCE).transpose(1, 2).contiguous()
+    )
+    return NativeInt8Linear(
+        panels,
+        codes.scales.flatten(),
+        _ZERO_POINT * codes.values.sum(1, dtype=torch.int32),
+        None if bias is None else bias.float().contiguous(),
+        is_spread,
+    )
