@@ -130,8 +130,11 @@ def test_the_gateway_of_the_deployment_asks_everybody_for_a_key(compose: dict[st
 
 def test_the_image_copies_what_exists_and_runs_a_module_that_exists(compose: dict[str, Any]) -> None:
     dockerfile = (DEPLOY / "Dockerfile").read_text()
-    sources = [line.split()[1:-1] for line in dockerfile.splitlines() if line.startswith("COPY ")]
+    copied = [line.split()[1:-1] for line in dockerfile.splitlines() if line.startswith("COPY ")]
+    sources = [names for names in copied if not names[0].startswith("--from=")]
     assert sources
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)$", dockerfile, re.M))
+    assert {names[0].removeprefix("--from=") for names in copied if names not in sources} == stages
     for source in (name for names in sources for name in names):
         assert (ROOT / source).exists(), source
     commands = [compose["services"][name]["command"] for name in ("gateway", "worker")]

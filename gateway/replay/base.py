@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from gateway.replay.comparison import number_format
+from gateway.replay.comparison import is_batch_independent, number_format
 from gateway.replay.environment import environment_changes
 from gateway.replay.recorded import Decoding
 from gateway.replay.side import Side, decoded_side, recorded_side
@@ -40,8 +40,8 @@ def why_decode_again(trace: ChoiceSteps, recorded: Mapping[str, Any], now: Mappi
     """Return why a recorded choice cannot be compared with one decoded alone by this worker; None if it can.
 
     ``recorded`` and ``now`` are the environments of the worker then and of this one. In bf16 and with
-    int8 weights a step rounds differently in another batch; in fp32 the differences stay below what moves a
-    token.
+    int8 weights a step rounds differently in another batch, unless native kernels compute it; in fp32 the
+    differences stay below what moves a token.
     """
     if any(step.token_id == NO_TOKEN for step in trace.steps):
         return "the trace has no token ids"
@@ -50,13 +50,17 @@ def why_decode_again(trace: ChoiceSteps, recorded: Mapping[str, Any], now: Mappi
     if differing := environment_changes(recorded, now):
         return f"this worker differs from the one that decoded it ({', '.join(differing)})"
     largest = max((step.batch_size for step in trace.steps), default=1)
-    if largest > 1 and number_format(recorded) != "fp32":
+    if largest > 1 and number_format(recorded) != "fp32" and not is_batch_independent(recorded):
         return f"it was decoded in a batch of up to {largest}, where rounding differs"
     return None
 
 
 def _alone(trace: ChoiceSteps) -> str:
-    return "decoded alone" if all(step.batch_size == 1 for step in trace.steps) else "decoded in fp32"
+    return (
+        "decoded alone"
+        if all(step.batch_size == 1 for step in trace.steps)
+        else "which company does not change"
+    )
 
 
 async def with_texts(worker: httpx.AsyncClient, decoding: Decoding, base: Base, choice: int) -> Base:

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import httpx
 
 from gateway.errors import ReplayError
-from gateway.replay.comparison import Comparison, Tolerance, compare, number_format, wider_tolerance
+from gateway.replay.comparison import (
+    TOLERANCES,
+    Comparison,
+    Tolerance,
+    compare,
+    is_batch_independent,
+    number_format,
+    wider_tolerance,
+)
 from gateway.replay.environment import environment_changes
 from gateway.replay.recorded import RecordedTurn
 from gateway.replay.worker import ReplayAnswer, replay_choice
@@ -65,6 +73,8 @@ async def replay_turn(
         number_format(recorded, first.dtype), number_format(first.environment, first.dtype)
     )
     changes = environment_changes(recorded, first.environment) if recorded else ()
+    if recorded and not changes and is_batch_independent(recorded):
+        tolerance = TOLERANCES["fp32"]
     choices = tuple(
         ChoiceReplay(
             trace.choice,

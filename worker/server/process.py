@@ -13,6 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from worker.engine.architecture import UnsupportedArchitectureError
+from worker.engine.linear import KernelsName
 from worker.engine.loop import EngineLoop, EngineSettings
 from worker.engine.precision import UnsupportedFormatError
 from worker.server.app import create_app
@@ -60,7 +61,7 @@ def serve(settings: WorkerSettings, model_folder: Path) -> int:
         server_header=False,
         timeout_graceful_shutdown=_CLOSING_S,
     )
-    server = WorkerServer(config, app, settings)
+    server = WorkerServer(config, app, settings, engine.kernels)
     server.run()
     return 0 if server.started else 1
 
@@ -68,10 +69,13 @@ def serve(settings: WorkerSettings, model_folder: Path) -> int:
 class WorkerServer(uvicorn.Server):
     """On the first signal it is not ready any more but goes on serving what runs, for ``drain_s`` at most."""
 
-    def __init__(self, config: uvicorn.Config, app: Starlette, settings: WorkerSettings) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: Starlette, settings: WorkerSettings, kernels: KernelsName
+    ) -> None:
         super().__init__(config)
         self._roster: Roster = app.state.roster
         self._settings = settings
+        self._kernels = kernels
         self._draining: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -80,7 +84,11 @@ class WorkerServer(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         host = f"[{host}]" if ":" in host else host
-        told = {"model": self._settings.model, "weight_format": self._settings.weights}
+        told = {
+            "model": self._settings.model,
+            "weight_format": self._settings.weights,
+            "kernels": self._kernels,
+        }
         log.info("ready", extra={"url": f"http://{host}:{port}", **told})
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

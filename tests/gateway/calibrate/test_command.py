@@ -122,7 +122,9 @@ def test_a_guard_holds_a_jump_back_and_nothing_is_lost(
 ) -> None:
     before = task_in(configs)
     file, json_file = tmp_path / "one.txt", tmp_path / "found.json"
-    file.write_text('{"prompt": "One, two, three, four, five,", "max_tokens": 4}\n')
+    # So sure a text that a few candidates are proposed, whatever is drawn.
+    count = "One, two, three, four, five, six, seven, eight, nine, ten. "
+    file.write_text(json.dumps({"prompt": count * 3 + "One, two, three, four, five,", "max_tokens": 4}))
     options = CalibrateOptions(
         PLAN, file, real_gateway.url, json_file=json_file, publish=to(configs, "no force")
     )

@@ -45,6 +45,8 @@ def test_a_turn_that_was_decoded_alone_or_in_fp32_is_compared_as_recorded() -> N
     single = {**WORKER, "dtype": "fp32"}
     assert why_decode_again(trace(), WORKER, WORKER) is None
     assert why_decode_again(trace(batch_size=4), single, single) is None
+    native = {**WORKER, "kernels": "native"}
+    assert why_decode_again(trace(batch_size=4), native, native) is None
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,7 @@ def test_a_turn_that_was_decoded_alone_or_in_fp32_is_compared_as_recorded() -> N
     [
         (trace(batch_size=4), WORKER, "a batch of up to 4"),
         (trace(), {**WORKER, "dtype": "fp32"}, "dtype fp32 -> bf16"),
+        (trace(batch_size=4), {**WORKER, "kernels": "native"}, "kernels native -> None"),
         (trace(), {}, "does not say"),
         (trace(token_id=NO_TOKEN), WORKER, "no token ids"),
     ],

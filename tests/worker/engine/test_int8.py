@@ -83,6 +83,11 @@ def test_a_projection_is_the_exact_product_of_the_integers(
 
 
 @both_ways
+def test_no_rows_are_no_error(factories: Factories) -> None:
+    assert factories[0](random(40, 32), None)(torch.empty(0, 32)).shape == (0, 40)
+
+
+@both_ways
 def test_the_largest_sums_do_not_saturate(factories: Factories) -> None:
     x = torch.full((2, 1536), 3.0)
     weight = torch.cat([torch.full((16, 1536), 0.5), torch.full((16, 1536), -0.5)])

@@ -28,6 +28,7 @@ def test_the_worker_tells_its_environment(client: httpx.Client, model_name: str,
     assert environment["weights"] == weights_digest(model_path)
     expected = {"model": model_name, "dtype": "fp32", "large_products": "fp32", "threads": 1, "protocol": 1}
     assert environment.items() >= expected.items()
+    assert environment["kernels"] == "torch"  # in fp32
     assert environment["weight_format"] == model["gravity"]["weight_format"] == "full"
     # As the fixture's environment variables say.
     assert environment["kv"] == {"dtype": "fp32", "slots": 32, "positions": 1024, "prefill_chunk": 32}

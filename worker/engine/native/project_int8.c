@@ -142,6 +142,7 @@ VNNI EXPORTED void ng_project_int8(
     const float *output_scales, const int32_t *offsets, const float *bias, ptrdiff_t outputs, int threads, float *y) {
     const ptrdiff_t num_panels = (outputs + PANEL - 1) / PANEL;
     const int num_tiles = (rows + MAX_ROWS - 1) / MAX_ROWS;
+    if (num_tiles == 0) return; /* a prompt that goes on wants no logits */
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
     for (ptrdiff_t panel = 0; panel < num_panels; panel++) {
         const ptrdiff_t output = panel * PANEL, panel_bytes = inputs * PANEL;

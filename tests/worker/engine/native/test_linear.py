@@ -54,6 +54,11 @@ def test_a_row_does_not_depend_on_what_is_beside_it_nor_on_threads() -> None:
         torch.set_num_threads(threads)
 
 
+def test_no_rows_are_no_error() -> None:
+    assert linear_of(random(40, 32))(torch.empty(0, 32)).shape == (0, 40)
+    assert native_gated(torch.empty(0, 8)).shape == (0, 4)
+
+
 def test_rows_that_are_not_contiguous_are_multiplied_too() -> None:
     weight, x = random(40, 16), random(6, 32)[:, ::2]
     torch.testing.assert_close(linear_of(weight)(x).double(), exact(x, weight), rtol=1e-5, atol=1e-5)
