@@ -19,7 +19,8 @@ from worker.engine.huge_pages import move_to_huge_pages
 from worker.engine.kv import KVBlocks, KVStore
 from worker.engine.linear import Packed
 from worker.engine.model import Decoder, Embeddings, LanguageModel, Memory, Precision
-from worker.engine.native.attention import NativeAttention, can_attend
+from worker.engine.native.attention import NativeAttention
+from worker.engine.native.kernels import fit
 from worker.engine.policy import PolicyName
 from worker.engine.precision import (
     Dtype,
@@ -103,20 +104,20 @@ def load_model(settings: EngineSettings) -> LoadedModel:
 def load_language_model(settings: EngineSettings, config: Any) -> LanguageModel:
     """Load the weights alone. Raises UnsupportedArchitectureError, UnsupportedFormatError, OSError."""
     processor = Processor.best()
-    if settings.kernels == "torch":
-        processor = replace(processor, has_native_kernels=False)
     try:
         architecture = Architecture.from_config(config)
     except UnsupportedArchitectureError as reason:
         if settings.weights != "full":
             raise UnsupportedFormatError(f"int8 weights are for the Llama family: {reason}") from reason
         log.warning("served through transformers, which is slower: %s", reason)
-        dtype = choose_dtype(settings.dtype, processor)
+        dtype = choose_dtype(settings.dtype, replace(processor, has_native_kernels=False))
         return TransformersModel.load(settings.model_path, settings.max_batch, settings.max_context, dtype)
     return _load_decoder(settings, architecture, processor)
 
 
 def _load_decoder(settings: EngineSettings, architecture: Architecture, processor: Processor) -> Decoder:
+    is_wanted = settings.kernels == "auto" and fit(architecture)
+    processor = replace(processor, has_native_kernels=processor.has_native_kernels and is_wanted)
     dtype = choose_dtype(settings.dtype, processor)
     max_context = min(settings.max_context, architecture.max_positions)
     with Checkpoint(settings.model_path) as checkpoint:
@@ -126,23 +127,21 @@ def _load_decoder(settings: EngineSettings, architecture: Architecture, processo
             return Precision(load_weights(checkpoint, architecture, placement), table)
 
         placement, wide_placement = (
-            (int8_placement(processor, architecture), None)
+            (int8_placement(dtype, processor, architecture), None)
             if settings.weights == "int8"
             else choose_placements(dtype, processor, architecture)
         )
         narrow = load(placement)
         _use_huge_pages(narrow.weights)
         slots = KVStore(architecture, settings.max_batch, max_context, dtype, processor.device)
-        attends_natively = processor.has_native_kernels and can_attend(architecture, dtype, processor.device)
-        attention = NativeAttention(architecture, slots) if attends_natively else None
         return Decoder(
             architecture,
             Memory(slots, KVBlocks(slots, settings.prefix_tokens // BLOCK_TOKENS, BLOCK_TOKENS)),
             _embeddings(checkpoint, architecture, placement, dtype),
             narrow,
             None if wide_placement is None else load(wide_placement),
-            attention=attention,
-            kernels=placement.kernels if attention is None else "native",
+            attention=NativeAttention(architecture, slots) if placement.kernels == "native" else None,
+            kernels=placement.kernels,
         )
 
 

@@ -43,7 +43,7 @@ class Processor:
     can_prepack: bool
     """oneDNN is there, and has kernels for bf16."""
     has_native_kernels: bool = False
-    """Ours run here, and no AMX is there, with which they were not measured."""
+    """Ours run here and fit the model, and no AMX is there, with which they were not measured."""
     has_int8_dot_products: bool = False
     """AVX-512 VNNI, AVX-VNNI or AMX, and oneDNN: without them its sums of byte products saturate."""
 
@@ -96,17 +96,18 @@ def choose_placements(
     return narrow, Placement(dtype, torch.float32, device, make_linear, folds_norms=True, kernels=kernels)
 
 
-def int8_placement(processor: Processor, architecture: Architecture) -> Placement:
+def int8_placement(dtype: torch.dtype, processor: Processor, architecture: Architecture) -> Placement:
     """Return how to lay int8 weights out: one set for every size, since integers are the fastest at all.
 
-    They are rounded once, from what the checkpoint holds. Raises UnsupportedFormatError.
+    They are rounded once, from what the checkpoint holds; ``dtype`` is that of keys and values, which native
+    kernels want in bf16. Raises UnsupportedFormatError.
     """
     if not processor.has_int8_dot_products:
         raise UnsupportedFormatError(
             "int8 weights need a CPU with AVX-512 VNNI, AVX-VNNI or AMX, and torch with oneDNN; "
             f"this worker computes on {processor.device.type} without them"
         )
-    native = native_kernels() if processor.has_native_kernels else None
+    native = native_kernels() if processor.has_native_kernels and dtype == torch.bfloat16 else None
     if native is not None and native.has_int8:
         return Placement(
             torch.float32,

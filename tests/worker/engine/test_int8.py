@@ -121,12 +121,24 @@ def test_outliers_behind_a_gate_are_spread_before_they_are_rounded(factories: Fa
 
     assert error(spread(weight, None)(x)) < 0.4 * error(usual(weight, None)(x))
     assert x[0, 11] == 80.0, "inputs are left as they are"
-    odd = random(40, 97)  # no block divides it but 1
-    torch.testing.assert_close(spread(odd, None)(odd), usual(odd, None)(odd), rtol=1e-6, atol=1e-6)
+
+
+def test_inputs_that_no_block_divides_are_rounded_as_they_come() -> None:
+    odd = random(40, 97)
+    theirs, usual = spread_int8_linear(odd, None)(odd), int8_linear(odd, None)(odd)
+    torch.testing.assert_close(theirs, usual, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.skipif(NATIVE is None or not NATIVE.has_int8, reason="no native kernels for int8 here")
-@pytest.mark.parametrize(("num_outputs", "num_inputs"), [(40, 96), (1, 4), (33, 64), (70, 1536)])
+def test_inputs_that_the_native_kernels_do_not_take_are_refused() -> None:
+    with pytest.raises(ValueError, match="by fours, and there are 97"):
+        native_int8_linear(random(40, 97), None)
+    with pytest.raises(ValueError, match="blocks of 32, and there are 48 inputs"):
+        native_spread_int8_linear(random(40, 48), None)
+
+
+@pytest.mark.skipif(NATIVE is None or not NATIVE.has_int8, reason="no native kernels for int8 here")
+@pytest.mark.parametrize(("num_outputs", "num_inputs"), [(40, 96), (1, 32), (33, 64), (70, 1536)])
 @pytest.mark.parametrize("num_rows", [*range(1, 14), 50])
 def test_both_ways_give_the_same_numbers(num_rows: int, num_outputs: int, num_inputs: int) -> None:
     weight, x = random(num_outputs, num_inputs), random(num_rows, num_inputs, seed=5)
@@ -156,8 +168,8 @@ def test_a_model_with_biases_and_a_head_of_its_own_is_the_same_model(
         hidden_size=96,
         intermediate_size=160,
         num_hidden_layers=3,
-        num_attention_heads=6,
-        num_key_value_heads=2,
+        num_attention_heads=3,
+        num_key_value_heads=1,
         initializer_range=0.1,
         tie_word_embeddings=False,
     )
@@ -168,6 +180,9 @@ def test_a_model_with_biases_and_a_head_of_its_own_is_the_same_model(
     model = load_model_folder(
         folder, dtype=dtype, kernels=kernels, weights="int8", max_batch=2, max_context=64
     )
+    can_be_native = NATIVE is not None and NATIVE.has_int8 and Processor.best().has_native_kernels
+    is_native = can_be_native and kernels == "auto" and dtype == "bf16"
+    assert model.kernels == ("native" if is_native else "onednn")
     logits = model.forward([Piece(0, 0, ids, len(ids))])
     assert 0.0 < float((logits - expected).norm() / expected.norm()) < 0.06
     assert model.dtype == (torch.float32 if dtype == "fp32" else torch.bfloat16)
@@ -230,12 +245,12 @@ def test_a_processor_without_byte_products_is_told_what_is_missing(tiny_folder: 
 
     architecture = Architecture.from_config(AutoConfig.from_pretrained(str(tiny_folder)))
     able = Processor(torch.device("cpu"), True, False, True, has_int8_dot_products=True)
-    assert int8_placement(able, architecture).make_linear is int8_linear
+    assert int8_placement(torch.bfloat16, able, architecture).make_linear is int8_linear
     if NATIVE is not None and NATIVE.has_int8:
-        native = int8_placement(replace(able, has_native_kernels=True), architecture)
+        native = int8_placement(torch.bfloat16, replace(able, has_native_kernels=True), architecture)
         assert native.make_linear is native_int8_linear
     with pytest.raises(UnsupportedFormatError, match="int8 weights need a CPU with AVX-512 VNNI"):
-        int8_placement(replace(able, has_int8_dot_products=False), architecture)
+        int8_placement(torch.bfloat16, replace(able, has_int8_dot_products=False), architecture)
 
 
 def test_a_model_that_transformers_runs_is_not_served_in_int8(

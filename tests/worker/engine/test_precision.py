@@ -16,7 +16,7 @@ from worker.engine.checkpoint import Checkpoint
 from worker.engine.kv import KVBlocks, KVStore
 from worker.engine.linear import PlainLinear, packed_linear
 from worker.engine.model import Decoder, Embeddings, Memory, Precision
-from worker.engine.native.attention import NativeAttention, can_attend
+from worker.engine.native.attention import NativeAttention
 from worker.engine.native.kernels import native_kernels
 from worker.engine.native.linear import native_linear
 from worker.engine.precision import MAX_WIDE_BYTES, Processor, choose_dtype, choose_placements
@@ -65,7 +65,6 @@ def build(folder: Path, narrow: Placement, wide: Placement | None = None) -> Dec
         return Precision(weights, Rotary.table(architecture, 64, placement.dtype, CPU))
 
     store = KVStore(architecture, 20, 64, narrow.rounded_to, CPU)
-    is_native = narrow.kernels == "native" and can_attend(architecture, store.dtype, CPU)
     with Checkpoint(folder) as checkpoint:
         embedding = narrow.place(checkpoint.read(EMBEDDING))
     return Decoder(
@@ -74,7 +73,7 @@ def build(folder: Path, narrow: Placement, wide: Placement | None = None) -> Dec
         Embeddings(embedding, embedding),
         precision(narrow),
         precision(wide) if wide else None,
-        attention=NativeAttention(architecture, store) if is_native else None,
+        attention=NativeAttention(architecture, store) if narrow.kernels == "native" else None,
     )
 
 

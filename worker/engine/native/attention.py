@@ -13,35 +13,20 @@ from worker.engine.architecture import Architecture
 from worker.engine.attention import LayerAttention, norm_heads_
 from worker.engine.batch import Layout, Piece
 from worker.engine.kv import KVStore
-from worker.engine.native.kernels import (
-    DIMS_AT_ONCE,
-    MAX_HEAD_DIM,
-    MAX_HEADS_PER_KEY_HEAD,
-    Kernels,
-    native_kernels,
-)
+from worker.engine.native.kernels import Kernels, native_kernels
 from worker.engine.rotary import Rotary
 from worker.engine.weights import LayerWeights
 
 
-def can_attend(architecture: Architecture, dtype: torch.dtype, device: torch.device) -> bool:
-    """Say whether the kernel is there, and for heads like these and keys of this type."""
-    return (
-        native_kernels() is not None
-        and device.type == "cpu"
-        and dtype == torch.bfloat16
-        and architecture.head_dim % DIMS_AT_ONCE == 0
-        and architecture.head_dim <= MAX_HEAD_DIM
-        and architecture.num_heads <= MAX_HEADS_PER_KEY_HEAD * architecture.num_kv_heads
-    )
-
-
 class NativeAttention:
-    """Reads keys and values as they are stored; queries and sums are float32."""
+    """Reads keys and values as they are stored, in bf16 on the CPU; queries and sums are float32.
+
+    For architectures that ``kernels.fit``.
+    """
 
     def __init__(self, architecture: Architecture, store: KVStore) -> None:
         kernels = native_kernels()
-        assert kernels is not None, "can_attend says so"
+        assert kernels is not None, "asked for before"
         self._kernels = kernels
         self._architecture = architecture
         self._store = store

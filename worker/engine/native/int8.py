@@ -9,15 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from worker.engine.huge_pages import MemoryRange
-from worker.engine.int8 import Codes, int8_linear, spread_int8_linear, spread_weight
+from worker.engine.int8 import Codes, spread_weight
 from worker.engine.linear import Linear
 from worker.engine.native.kernels import native_kernels
 from worker.engine.native.linear import NO_NORM, PANEL
 
 _INPUTS_AT_ONCE = 4
 _SPREAD_BLOCK = 32
-_MAX_INPUTS = 65_536
-"""Sums of so many products are within 32 bits."""
 _ZERO_POINT = 128
 
 
@@ -78,18 +76,23 @@ class NativeInt8Linear:
 
 
 def native_int8_linear(weight: Tensor, bias: Tensor | None) -> Linear:
-    """Round a float32 CPU weight [outputs, inputs] and lay it out; by oneDNN where inputs do not fit."""
-    num_inputs = weight.shape[1]
-    if num_inputs % _INPUTS_AT_ONCE or num_inputs > _MAX_INPUTS:
-        return int8_linear(weight, bias)
+    """Round a float32 CPU weight [outputs, inputs] and lay it out in panels.
+
+    Raises ValueError where the number of inputs is no multiple of 4.
+    """
+    if weight.shape[1] % _INPUTS_AT_ONCE:
+        raise ValueError(f"native kernels take inputs by fours, and there are {weight.shape[1]}")
     return _in_panels(weight, bias, is_spread=False)
 
 
 def native_spread_int8_linear(weight: Tensor, bias: Tensor | None) -> Linear:
-    """The same for inputs of which a few are far larger than the rest: they are mixed in blocks of 32."""
+    """The same for inputs of which a few are far larger than the rest: they are mixed in blocks of 32.
+
+    Raises ValueError where the number of inputs is no multiple of 32.
+    """
     mixed, block = spread_weight(weight)
-    if block != _SPREAD_BLOCK or weight.shape[1] > _MAX_INPUTS:
-        return spread_int8_linear(weight, bias)
+    if block != _SPREAD_BLOCK:
+        raise ValueError(f"native kernels mix blocks of 32, and there are {weight.shape[1]} inputs")
     return _in_panels(mixed, bias, is_spread=True)
 
 

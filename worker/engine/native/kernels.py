@@ -13,13 +13,18 @@ from typing import Any
 
 import torch  # noqa: F401  # its OpenMP is loaded first, and is then ours too: one pool of threads
 
+from worker.engine.architecture import Architecture
+
 log = logging.getLogger(__name__)
 
 MODULE = "worker.engine.native._kernels"
-MAX_HEAD_DIM = 128
-DIMS_AT_ONCE = 32
-"""The size of heads is a multiple of it."""
-MAX_HEADS_PER_KEY_HEAD = 96
+_MAX_HEAD_DIM = 128
+_MAX_HEADS_PER_KEY_HEAD = 96
+_DIMS_AT_ONCE = 32
+_INPUTS_AT_ONCE = 4
+_SPREAD_BLOCK = 32
+_MAX_INPUTS = 65_536
+"""Sums of so many products of bytes are within 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,20 @@ def native_kernels() -> Kernels | None:
             (address, address, c_int, size, address, address, address, address, size, c_int, address),
         ),
         has_int8=bool(library.ng_has_int8()),
+    )
+
+
+def fit(architecture: Architecture) -> bool:
+    """Say whether all products and the attention of such a model have the sizes that the kernels take."""
+    shape = architecture
+    attention_width = shape.num_heads * shape.head_dim
+    return (
+        shape.head_dim % _DIMS_AT_ONCE == 0
+        and shape.head_dim <= _MAX_HEAD_DIM
+        and shape.num_heads <= _MAX_HEADS_PER_KEY_HEAD * shape.num_kv_heads
+        and shape.hidden_size % _INPUTS_AT_ONCE == 0
+        and shape.intermediate_size % _SPREAD_BLOCK == 0
+        and max(shape.hidden_size, shape.intermediate_size, attention_width) <= _MAX_INPUTS
     )
 
 

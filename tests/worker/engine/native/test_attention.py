@@ -12,7 +12,7 @@ from torch import Tensor
 from worker.engine.architecture import Architecture
 from worker.engine.batch import Piece, lay_out
 from worker.engine.kv import KVStore
-from worker.engine.native.attention import NativeAttention, can_attend
+from worker.engine.native.attention import NativeAttention
 from worker.engine.native.kernels import native_kernels
 from worker.engine.rotary import Rotary
 from worker.engine.weights import LayerWeights
@@ -216,13 +216,3 @@ def _rotated_elsewhere(case: Case, fused: Tensor, written_at: int, read_at: int)
     there = case.rotary.at(torch.tensor([read_at]))
     Rotary(there.cos, -there.signed_sin).rotate_(heads)
     return heads.flatten(1)
-
-
-def test_it_is_for_keys_in_bf16_and_heads_that_fit() -> None:
-    bf16 = torch.bfloat16
-    assert can_attend(architecture_of(), bf16, CPU)
-    assert not can_attend(architecture_of(), torch.float32, CPU)
-    assert not can_attend(architecture_of(), bf16, torch.device("cuda"))
-    assert not can_attend(architecture_of(head_dim=80), bf16, CPU)
-    assert not can_attend(architecture_of(head_dim=160), bf16, CPU)
-    assert not can_attend(architecture_of(97, 1, 32), bf16, CPU)

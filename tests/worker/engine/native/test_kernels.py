@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from worker.engine.architecture import Architecture
 from worker.engine.native import kernels
-from worker.engine.native.kernels import native_kernels
+from worker.engine.native.kernels import fit, native_kernels
 
 if TYPE_CHECKING:
     from tests.worker.engine.conftest import LoadModelFolder
@@ -54,8 +55,33 @@ def test_a_library_for_another_machine_is_told_and_not_used(
         native_kernels.cache_clear()
 
 
-def test_the_kernels_can_be_declined(tiny_folder: Path, load_model_folder: LoadModelFolder) -> None:
-    declined = load_model_folder(tiny_folder, dtype="bf16", max_batch=1, max_context=32, kernels="torch")
-    assert declined.kernels in ("onednn", "torch")
-    single = load_model_folder(tiny_folder, dtype="fp32", max_batch=1, max_context=32)
-    assert single.kernels == "torch"
+def test_they_take_models_whose_sizes_fit() -> None:
+    def architecture(**sizes: int) -> Architecture:
+        usual = {
+            "hidden_size": 576,
+            "intermediate_size": 1536,
+            "num_heads": 9,
+            "num_kv_heads": 3,
+            "head_dim": 64,
+        }
+        return Architecture(
+            vocab_size=10,
+            num_layers=1,
+            norm_eps=1e-5,
+            has_tied_head=True,
+            max_positions=64,
+            rotary={},
+            **(usual | sizes),
+        )
+
+    assert fit(architecture())
+    assert fit(architecture(head_dim=128, num_heads=32, num_kv_heads=8))
+    unfit: list[dict[str, int]] = [
+        {"head_dim": 80},
+        {"head_dim": 160},
+        {"num_heads": 97, "num_kv_heads": 1},
+        {"hidden_size": 578},
+        {"intermediate_size": 1520},
+        {"intermediate_size": 65_568},
+    ]
+    assert [sizes for sizes in unfit if fit(architecture(**sizes))] == []
