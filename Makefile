@@ -51,4 +51,4 @@ audit: setup
 	@$(BIN)/python .ci/audit.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build worker/engine/native/*.so
