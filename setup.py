@@ -9,7 +9,7 @@ setup(
         Extension(
             "worker.engine.native._kernels",
             [f"{NATIVE}/{name}.c" for name in ("project", "project_int8", "attend", "elementwise")],
-            depends=[f"{NATIVE}/vectors.h"],
+            depends=[f"{NATIVE}/{name}.h" for name in ("vectors", "tiles", "attend_block")],
             extra_compile_args=["-O3", "-std=c11", "-fopenmp", "-fvisibility=hidden"],
             extra_link_args=["-fopenmp"],
             libraries=["m"],

@@ -6,24 +6,17 @@
  * order, whatever the number of rows: a row's result does not depend on what is beside it.
  */
 #include <math.h>
-#include <stddef.h>
 
-#include "vectors.h"
+#include "tiles.h"
 
-enum {
-    PANEL = 2 * LANES,
-    LINE = 64, /* bytes of the cache */
-    MAX_ROWS = 12,
-    ROWS_AT_ONCE = 240, /* of x that stay in the second-level cache while all panels pass */
-};
+enum { ROWS_AT_ONCE = 240 }; /* of x that stay in the second-level cache while all panels pass */
 
 typedef struct {
     const float *x;
     const bf16 *weights;
     const float *scales; /* of each row, or NULL */
     float *y;
-    const char *next; /* a share of the next panel, to fetch meanwhile, or NULL */
-    int next_step; /* bytes of it for each pair of inputs, up to two lines */
+    Fetch next;
     ptrdiff_t inputs;
     ptrdiff_t outputs; /* of y, which is the distance of its rows */
     __mmask16 masks[2]; /* which outputs of the panel there are */
@@ -34,18 +27,14 @@ typedef struct {
 AVX512 static inline __attribute__((always_inline)) void multiply_tile(const Tile *tile, const int rows) {
     const ptrdiff_t inputs = tile->inputs;
     const float *x = tile->x;
-    const char *next = tile->next;
+    Fetch next = tile->next;
     __m512 sums[MAX_ROWS][2];
     UNROLLED
     for (int row = 0; row < rows; row++) sums[row][0] = sums[row][1] = _mm512_setzero_ps();
     for (ptrdiff_t k = 0; k < inputs; k += 2) {
         const __m512i first = _mm512_loadu_si512(tile->weights + k * PANEL);
         const __m512i second = _mm512_loadu_si512(tile->weights + k * PANEL + PANEL);
-        if (next) {
-            _mm_prefetch(next, _MM_HINT_T0);
-            if (tile->next_step > LINE) _mm_prefetch(next + LINE, _MM_HINT_T0);
-            next += tile->next_step;
-        }
+        fetch_some(&next);
         const __m512 even[2] = {low_halves(first), low_halves(second)};
         const __m512 odd[2] = {high_halves(first), high_halves(second)};
         UNROLLED
@@ -71,20 +60,9 @@ AVX512 static inline __attribute__((always_inline)) void multiply_tile(const Til
 }
 
 AVX512 static void multiply(const Tile *tile, int rows) {
-    switch (rows) {
-        case 1: multiply_tile(tile, 1); break;
-        case 2: multiply_tile(tile, 2); break;
-        case 3: multiply_tile(tile, 3); break;
-        case 4: multiply_tile(tile, 4); break;
-        case 5: multiply_tile(tile, 5); break;
-        case 6: multiply_tile(tile, 6); break;
-        case 7: multiply_tile(tile, 7); break;
-        case 8: multiply_tile(tile, 8); break;
-        case 9: multiply_tile(tile, 9); break;
-        case 10: multiply_tile(tile, 10); break;
-        case 11: multiply_tile(tile, 11); break;
-        default: multiply_tile(tile, 12); break;
-    }
+#define CALL(n) multiply_tile(tile, n)
+    WITH_CONSTANT(rows, CALL)
+#undef CALL
 }
 
 /* 1 / sqrt(|x|^2 + eps_length^2) of each row. */
@@ -107,7 +85,7 @@ AVX512 EXPORTED void ng_project(
     const ptrdiff_t num_panels = (outputs + PANEL - 1) / PANEL;
     for (int begin = 0; begin < rows; begin += ROWS_AT_ONCE) {
         const int num_rows = rows - begin < ROWS_AT_ONCE ? rows - begin : ROWS_AT_ONCE;
-        const int num_tiles = (num_rows + MAX_ROWS - 1) / MAX_ROWS;
+        const int num_tiles = num_tiles_of(num_rows);
         float scales[ROWS_AT_ONCE];
         if (eps_length >= 0) inverse_lengths(x + begin * inputs, num_rows, inputs, eps_length, scales);
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
@@ -124,14 +102,12 @@ AVX512 EXPORTED void ng_project(
                 tile.bias[0] = _mm512_maskz_loadu_ps(tile.masks[0], bias + output);
                 tile.bias[1] = _mm512_maskz_loadu_ps(tile.masks[1], bias + output + LANES);
             }
+            const ptrdiff_t panel_size = inputs * PANEL;
+            const bf16 *next_panel = panel + 1 < num_panels ? tile.weights + panel_size : NULL;
             int row = 0;
             for (int index = 0; index < num_tiles; index++) {
-                /* As even as can be: 13 rows are 7 and 6. */
-                const int size = (num_rows - row + num_tiles - index - 1) / (num_tiles - index);
-                const ptrdiff_t panel_bytes = inputs * PANEL * (ptrdiff_t)sizeof(bf16);
-                const char *share = (const char *)tile.weights + panel_bytes + panel_bytes * index / num_tiles;
-                tile.next = panel + 1 < num_panels ? share : NULL;
-                tile.next_step = (2 * LINE + num_tiles - 1) / num_tiles;
+                const int size = tile_size(num_rows - row, num_tiles - index);
+                tile.next = share_of(next_panel, panel_size * (ptrdiff_t)sizeof(bf16), index, num_tiles);
                 tile.x = x + (begin + row) * inputs;
                 tile.scales = eps_length >= 0 ? scales + row : NULL;
                 tile.y = y + (begin + row) * outputs + output;

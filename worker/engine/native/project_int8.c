@@ -3,17 +3,13 @@
  * Panels and tiles are those of project.c, with four inputs to a 32-bit word: panels lie [inputs / 4][32][4].
  */
 #include <math.h>
-#include <stddef.h>
 
-#include "vectors.h"
+#include "tiles.h"
 
 #define VNNI __attribute__((target("avx512f,avx512vnni")))
 
 enum {
-    PANEL = 2 * LANES,
     QUAD = 4, /* inputs */
-    MAX_ROWS = 12,
-    LINE = 64, /* bytes of the cache */
     ZERO_POINT = 128, /* the instruction takes one factor without sign */
     LARGEST_CODE = 127,
 };
@@ -72,8 +68,7 @@ typedef struct {
     const float *scales; /* of each row */
     const int8_t *weights;
     float *y;
-    const char *next; /* a share of the next panel, to fetch meanwhile, or NULL */
-    int next_step;
+    Fetch next;
     ptrdiff_t inputs;
     ptrdiff_t outputs;
     __mmask16 masks[2];
@@ -85,18 +80,14 @@ typedef struct {
 VNNI static inline __attribute__((always_inline)) void multiply_tile(const Tile *tile, const int rows) {
     const ptrdiff_t inputs = tile->inputs;
     const uint8_t *codes = tile->codes;
-    const char *next = tile->next;
+    Fetch next = tile->next;
     __m512i sums[MAX_ROWS][2];
     UNROLLED
     for (int row = 0; row < rows; row++) sums[row][0] = sums[row][1] = _mm512_setzero_si512();
     for (ptrdiff_t k = 0; k < inputs; k += QUAD) {
         const __m512i first = _mm512_loadu_si512(tile->weights + k * PANEL);
         const __m512i second = _mm512_loadu_si512(tile->weights + k * PANEL + LANES * QUAD);
-        if (next) {
-            _mm_prefetch(next, _MM_HINT_T0);
-            if (tile->next_step > LINE) _mm_prefetch(next + LINE, _MM_HINT_T0);
-            next += tile->next_step;
-        }
+        fetch_some(&next);
         UNROLLED
         for (int row = 0; row < rows; row++) {
             int quad;
@@ -119,20 +110,9 @@ VNNI static inline __attribute__((always_inline)) void multiply_tile(const Tile 
 }
 
 VNNI static void multiply(const Tile *tile, int rows) {
-    switch (rows) {
-        case 1: multiply_tile(tile, 1); break;
-        case 2: multiply_tile(tile, 2); break;
-        case 3: multiply_tile(tile, 3); break;
-        case 4: multiply_tile(tile, 4); break;
-        case 5: multiply_tile(tile, 5); break;
-        case 6: multiply_tile(tile, 6); break;
-        case 7: multiply_tile(tile, 7); break;
-        case 8: multiply_tile(tile, 8); break;
-        case 9: multiply_tile(tile, 9); break;
-        case 10: multiply_tile(tile, 10); break;
-        case 11: multiply_tile(tile, 11); break;
-        default: multiply_tile(tile, 12); break;
-    }
+#define CALL(n) multiply_tile(tile, n)
+    WITH_CONSTANT(rows, CALL)
+#undef CALL
 }
 
 /* y [rows, outputs] of rounded rows, plus bias [outputs] unless it is NULL. offsets [outputs] are 128 times the sums of
@@ -141,8 +121,7 @@ VNNI EXPORTED void ng_project_int8(
     const uint8_t *codes, const float *scales, int rows, ptrdiff_t inputs, const int8_t *panels,
     const float *output_scales, const int32_t *offsets, const float *bias, ptrdiff_t outputs, int threads, float *y) {
     const ptrdiff_t num_panels = (outputs + PANEL - 1) / PANEL;
-    const int num_tiles = (rows + MAX_ROWS - 1) / MAX_ROWS;
-    if (num_tiles == 0) return; /* a prompt that goes on wants no logits */
+    const int num_tiles = num_tiles_of(rows);
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
     for (ptrdiff_t panel = 0; panel < num_panels; panel++) {
         const ptrdiff_t output = panel * PANEL, panel_bytes = inputs * PANEL;
@@ -155,12 +134,11 @@ VNNI EXPORTED void ng_project_int8(
             tile.offsets[i] = _mm512_maskz_loadu_epi32(mask, offsets + first);
             tile.bias[i] = bias ? _mm512_maskz_loadu_ps(mask, bias + first) : _mm512_setzero_ps();
         }
-        tile.next_step = (2 * LINE + num_tiles - 1) / num_tiles;
+        const int8_t *next_panel = panel + 1 < num_panels ? tile.weights + panel_bytes : NULL;
         int row = 0;
         for (int index = 0; index < num_tiles; index++) {
-            const int size = (rows - row + num_tiles - index - 1) / (num_tiles - index);
-            const char *share = (const char *)tile.weights + panel_bytes + panel_bytes * index / num_tiles;
-            tile.next = panel + 1 < num_panels ? share : NULL;
+            const int size = tile_size(rows - row, num_tiles - index);
+            tile.next = share_of(next_panel, panel_bytes, index, num_tiles);
             tile.codes = codes + row * inputs;
             tile.scales = scales + row;
             tile.y = y + row * outputs + output;
