@@ -86,8 +86,16 @@ def choose_placements(
     if dtype == torch.float32 or device.type != "cpu":
         return Placement(dtype, dtype, device, PlainLinear, folds_norms=False), None
     if processor.has_native_kernels:
-        native = Placement(dtype, torch.float32, device, native_linear, folds_norms=True, kernels="native")
-        return replace(native, join_norm=native_normed, gated=native_gated), None
+        return Placement(
+            dtype,
+            torch.float32,
+            device,
+            native_linear,
+            folds_norms=True,
+            join_norm=native_normed,
+            gated=native_gated,
+            kernels="native",
+        ), None
     make_linear = packed_linear if processor.can_prepack else PlainLinear
     kernels: KernelsName = "onednn" if processor.can_prepack else "torch"
     narrow = Placement(dtype, dtype, device, make_linear, folds_norms=True, kernels=kernels)
@@ -107,21 +115,7 @@ def int8_placement(dtype: torch.dtype, processor: Processor, architecture: Archi
             "int8 weights need a CPU with AVX-512 VNNI, AVX-VNNI or AMX, and torch with oneDNN; "
             f"this worker computes on {processor.device.type} without them"
         )
-    native = native_kernels() if processor.has_native_kernels and dtype == torch.bfloat16 else None
-    if native is not None and native.has_int8:
-        return Placement(
-            torch.float32,
-            torch.float32,
-            processor.device,
-            native_int8_linear,
-            folds_norms=True,
-            rotation=Rotation.of(architecture.hidden_size),
-            make_down=native_spread_int8_linear,
-            join_norm=native_normed,
-            gated=native_gated,
-            kernels="native",
-        )
-    return Placement(
+    placement = Placement(
         torch.float32,
         torch.float32,
         processor.device,
@@ -130,4 +124,15 @@ def int8_placement(dtype: torch.dtype, processor: Processor, architecture: Archi
         rotation=Rotation.of(architecture.hidden_size),
         make_down=spread_int8_linear,
         kernels="onednn",
+    )
+    native = native_kernels() if processor.has_native_kernels and dtype == torch.bfloat16 else None
+    if native is None or not native.has_int8:
+        return placement
+    return replace(
+        placement,
+        make_linear=native_int8_linear,
+        make_down=native_spread_int8_linear,
+        join_norm=native_normed,
+        gated=native_gated,
+        kernels="native",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,76 +48,76 @@ def model(weights: str, model_path: Path, load_model_folder: LoadModelFolder) ->
     return loaded
 
 
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Sends all prompts to engines over one model."""
+
+    model: LanguageModel
+    tokenizer: Any
+    start_engine: StartEngine
+    make_request: MakeRequest
+
+    def ask(
+        self, *, together: bool, controls: DecodeControls = CONTROLS, **options: Any
+    ) -> tuple[RunningEngine, list[list[tuple[int, float, float]]]]:
+        """Return the engine, and for each prompt token, H and logprob of every step, to the last bit."""
+        running = self.start_engine(self.model, **options)
+        for index, prompt in enumerate(PROMPTS):
+            running.submit(
+                self.make_request(
+                    str(index),
+                    self.tokenizer.encode(prompt),
+                    NUM_TOKENS,
+                    controls=controls,
+                    sampling={"temperature": 0.9, "seed": index},
+                )
+            )
+            if not together:
+                running.run()
+        running.run()
+        assert running.failures() == {}
+        return running, [told(running, str(index)) for index in range(len(PROMPTS))]
+
+
 def told(running: RunningEngine, name: str) -> list[tuple[int, float, float]]:
-    """Token, H and logprob of every step, to the last bit."""
     outputs = [e for e in running.events if isinstance(e, StepOutput) and e.request_id == name]
     return [(each.token_id, each.record.entropy_nats, each.record.logprob) for each in outputs]
 
 
 @pytest.fixture(scope="module")
-def alone(
+def asker(
     model: LanguageModel, tokenizer: Any, start_engine: StartEngine, make_request: MakeRequest
-) -> list[list[tuple[int, float, float]]]:
-    running = start_engine(model)
-    for index, prompt in enumerate(PROMPTS):
-        running.submit(request_of(make_request, tokenizer, index, prompt))
-        running.run()
-    assert running.failures() == {}
-    return [told(running, str(index)) for index in range(len(PROMPTS))]
+) -> Asker:
+    return Asker(model, tokenizer, start_engine, make_request)
 
 
-def request_of(
-    make_request: MakeRequest, tokenizer: Any, index: int, prompt: str, controls: DecodeControls = CONTROLS
-) -> Any:
-    return make_request(
-        str(index),
-        tokenizer.encode(prompt),
-        NUM_TOKENS,
-        controls=controls,
-        sampling={"temperature": 0.9, "seed": index},
-    )
+@pytest.fixture(scope="module")
+def alone(asker: Asker) -> list[list[tuple[int, float, float]]]:
+    _, steps = asker.ask(together=False)
+    assert [len(each) for each in steps] == [NUM_TOKENS] * len(PROMPTS)
+    return steps
 
 
 @pytest.mark.parametrize("prefill_chunk", [256, 16])
 def test_company_and_the_size_of_chunks_change_no_bit(
-    prefill_chunk: int,
-    model: LanguageModel,
-    alone: list[list[tuple[int, float, float]]],
-    tokenizer: Any,
-    start_engine: StartEngine,
-    make_request: MakeRequest,
+    prefill_chunk: int, asker: Asker, alone: list[list[tuple[int, float, float]]]
 ) -> None:
-    running = start_engine(model, prefill_chunk=prefill_chunk)
-    running.submit(*(request_of(make_request, tokenizer, i, prompt) for i, prompt in enumerate(PROMPTS)))
-    running.run()
-    assert [told(running, str(index)) for index in range(len(PROMPTS))] == alone
+    _, steps = asker.ask(together=True, prefill_chunk=prefill_chunk)
+    assert steps == alone
 
 
 def test_who_is_put_out_and_read_again_says_the_same(
-    model: LanguageModel,
-    alone: list[list[tuple[int, float, float]]],
-    tokenizer: Any,
-    start_engine: StartEngine,
-    make_request: MakeRequest,
+    asker: Asker, alone: list[list[tuple[int, float, float]]]
 ) -> None:
-    running = start_engine(model, kv_tokens=256)
-    running.submit(*(request_of(make_request, tokenizer, i, prompt) for i, prompt in enumerate(PROMPTS)))
-    running.run()
+    running, steps = asker.ask(together=True, kv_tokens=256)
     assert running.engine.stats().preemptions > 0
-    assert [told(running, str(index)) for index in range(len(PROMPTS))] == alone
+    assert steps == alone
 
 
 def test_drafts_change_no_bit_at_any_temperature(
-    model: LanguageModel,
-    alone: list[list[tuple[int, float, float]]],
-    tokenizer: Any,
-    start_engine: StartEngine,
-    make_request: MakeRequest,
+    asker: Asker, alone: list[list[tuple[int, float, float]]]
 ) -> None:
     drafting = CONTROLS.model_copy(update={"speculation": SpeculationControls(mode="fixed", max_draft=3)})
-    running = start_engine(model)
-    for index, prompt in enumerate(PROMPTS):
-        running.submit(request_of(make_request, tokenizer, index, prompt, drafting))
-        running.run()
+    running, steps = asker.ask(together=False, controls=drafting)
     assert running.engine.stats().accepted > 0
-    assert [told(running, str(index)) for index in range(len(PROMPTS))] == alone
+    assert steps == alone
