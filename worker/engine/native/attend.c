@@ -30,10 +30,23 @@ typedef struct {
     float scale;
 } Call;
 
+/* The keys and values of ``num`` tokens and ``num_kv`` heads, fetched while a block is turned for each head. */
+AVX512 static inline Ahead memory_ahead(const Call *call, const bf16 *keys, int64_t num, int num_kv, int dims) {
+    const ptrdiff_t head = dims * (ptrdiff_t)sizeof(bf16), heads = call->kv_heads * head;
+    /* All heads of a token lie side by side; of one head there are its key and its value in turn. */
+    Ahead joint = {.at = (const char *)keys, .size = num * 2 * heads, .num_pieces = num > 0};
+    Ahead apart = {.at = (const char *)keys, .size = head, .distance = heads, .num_pieces = 2 * num};
+    Ahead ahead = num_kv == call->kv_heads ? joint : apart;
+    ahead.lines = (int)(ahead.num_pieces * ahead.size / LINE / (num_kv * FETCHES(dims))) + 1;
+    return ahead;
+}
+
 /* ``num`` rows of a piece, from row ``begin`` on, for ``num_kv`` heads of keys from ``first_kv`` on and all heads of
- * queries that share them. Queries are in the order of their key head, then of their row. */
+ * queries that share them. Queries are in the order of their key head, then of their row. ``following`` is what is read
+ * after them, or NULL. */
 AVX512 static inline __attribute__((always_inline)) void attend_rows(
-    const Call *call, const Piece *piece, int first_kv, int num_kv, int64_t begin, int num, const int dims) {
+    const Call *call, const Piece *piece, int first_kv, int num_kv, int64_t begin, int num,
+    const bf16 *following, const int dims) {
     const int group = call->heads / call->kv_heads;
     const ptrdiff_t to_values = (ptrdiff_t)call->kv_heads * dims, stride = 2 * to_values;
     const bf16 *keys = call->tokens + piece->first_token * stride + (ptrdiff_t)first_kv * dims;
@@ -54,26 +67,27 @@ AVX512 static inline __attribute__((always_inline)) void attend_rows(
     const int64_t shortest = piece->start + begin + 1, longest = shortest + num - 1;
     for (int64_t token = 0; token < longest; token += BLOCK, keys += BLOCK * stride) {
         const int size = longest - token < BLOCK ? (int)(longest - token) : BLOCK;
-        const int64_t rest = longest - token - size;
-        const int num_next = rest < BLOCK ? (int)rest : BLOCK;
+        const int64_t left = longest - token - size;
+        const bf16 *next = left ? keys + BLOCK * stride : following;
+        const int64_t num_next = left > 0 && left < BLOCK ? left : BLOCK;
+        Ahead ahead = memory_ahead(call, next, next ? num_next : 0, num_kv, dims);
         const int num_ended = token < shortest ? 0 : (int)(token - shortest + 1) * group;
         for (int kv = 0; kv < num_kv; kv++) {
             const bf16 *key = keys + (ptrdiff_t)kv * dims;
-            const bf16 *next = key + BLOCK * stride;
             if (size == BLOCK) {
-                turn_keys(key, stride, next, num_next, stride, to_values, turned, dims);
+                turn_keys(key, stride, BLOCK, &ahead, turned, dims);
             } else {
                 bf16 padded[BLOCK * MAX_DIMS] = {0};
                 for (int i = 0; i < size; i++) memcpy(padded + i * dims, key + i * stride, dims * sizeof(bf16));
-                turn_keys(padded, dims, next, num_next, stride, to_values, turned, dims);
+                turn_keys(padded, dims, size, &ahead, turned, dims);
             }
             const Block block = {turned, key + to_values, stride, size, call->scale};
             for (int query = num_ended; query < share; query += MAX_QUERIES) {
                 const int tile = share - query < MAX_QUERIES ? share - query : MAX_QUERIES;
                 int seen[MAX_QUERIES];
                 for (int i = 0; i < tile; i++) {
-                    const int64_t rest = shortest + (query + i) / group - token;
-                    seen[i] = rest < BLOCK ? (int)rest : BLOCK;
+                    const int64_t visible = shortest + (query + i) / group - token;
+                    seen[i] = visible < BLOCK ? (int)visible : BLOCK;
                 }
                 const int index = kv * share + query;
                 attend_queries(&block, queries + index, seen, states + index, tile, dims);
@@ -83,12 +97,14 @@ AVX512 static inline __attribute__((always_inline)) void attend_rows(
     for (int i = 0; i < num_kv * share; i++) finish(states + i, dims, outs[i]);
 }
 
-AVX512 static void attend_rows_64(const Call *call, const Piece *piece, int first_kv, int num_kv, int64_t begin, int num) {
-    attend_rows(call, piece, first_kv, num_kv, begin, num, 64);
+AVX512 static void attend_rows_64(const Call *call, const Piece *piece, int first_kv, int num_kv, int64_t begin, int num,
+    const bf16 *following) {
+    attend_rows(call, piece, first_kv, num_kv, begin, num, following, 64);
 }
 
-AVX512 static void attend_rows_any(const Call *call, const Piece *piece, int first_kv, int num_kv, int64_t begin, int num) {
-    attend_rows(call, piece, first_kv, num_kv, begin, num, call->dims);
+AVX512 static void attend_rows_any(const Call *call, const Piece *piece, int first_kv, int num_kv, int64_t begin, int num,
+    const bf16 *following) {
+    attend_rows(call, piece, first_kv, num_kv, begin, num, following, call->dims);
 }
 
 /* out [rows, heads * dims] of all pieces. queries: rows ``query_stride`` floats apart, [heads][dims] each.
@@ -106,11 +122,13 @@ AVX512 EXPORTED void ng_attend(
             /* All heads of a token lie side by side: those of a few rows are read together. */
             const int is_joint = piece->num_rows * heads <= QUERIES_AT_ONCE && num_pieces >= threads;
             if (is_joint && kv > 0) continue;
+            const bf16 *following = is_joint && index + 1 < num_pieces
+                ? tokens + piece[1].first_token * 2 * (ptrdiff_t)kv_heads * dims : NULL;
             const int num_kv = is_joint ? kv_heads : 1, rows_at_once = QUERIES_AT_ONCE / (num_kv * group);
             for (int64_t row = 0; row < piece->num_rows; row += rows_at_once) {
                 const int64_t left = piece->num_rows - row;
                 const int num = left < rows_at_once ? (int)left : rows_at_once;
-                (dims == 64 ? attend_rows_64 : attend_rows_any)(&call, piece, kv, num_kv, row, num);
+                (dims == 64 ? attend_rows_64 : attend_rows_any)(&call, piece, kv, num_kv, row, num, following);
             }
         }
     }

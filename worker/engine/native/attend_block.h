@@ -49,20 +49,42 @@ AVX512 static inline void transpose(const __m512i rows[LANES], __m512i columns[L
     }
 }
 
-/* turned [dims][BLOCK] float32 of a block of keys. ``num_next`` keys from ``next`` on are fetched meanwhile, and what
- * lies ``to_values`` behind each. */
+/* Memory that is wanted next, fetched a few lines at a time, in its order: pieces of one size, one distance apart. */
+typedef struct {
+    const char *at;
+    ptrdiff_t offset; /* in the piece */
+    ptrdiff_t size;
+    ptrdiff_t distance;
+    int64_t num_pieces; /* left */
+    int lines; /* at a time */
+} Ahead;
+
+AVX512 static inline void fetch_ahead(Ahead *ahead) {
+    for (int i = 0; i < ahead->lines && ahead->num_pieces > 0; i++) {
+        _mm_prefetch(ahead->at + ahead->offset, _MM_HINT_T0);
+        ahead->offset += LINE;
+        if (ahead->offset >= ahead->size) {
+            ahead->offset = 0;
+            ahead->at += ahead->distance;
+            ahead->num_pieces--;
+        }
+    }
+}
+
+/* How often turning a block fetches. */
+#define FETCHES(dims) (BLOCK / LANES * (1 + (dims) / PAIR))
+
+/* turned [dims][BLOCK] float32 of the first ``size`` keys of a block, which are there up to a multiple of 16. */
 AVX512 static inline __attribute__((always_inline)) void turn_keys(
-    const bf16 *keys, ptrdiff_t stride, const bf16 *next, int num_next, ptrdiff_t next_stride, ptrdiff_t to_values,
-    float *turned, const int dims) {
+    const bf16 *keys, ptrdiff_t stride, const int size, Ahead *ahead, float *turned, const int dims) {
     for (int token = 0; token < BLOCK; token += LANES) {
-        for (int i = token; i < token + LANES && i < num_next; i++) {
-            const bf16 *key = next + i * next_stride;
-            for (int dim = 0; dim < dims; dim += PAIR) {
-                _mm_prefetch((const char *)(key + dim), _MM_HINT_T1);
-                _mm_prefetch((const char *)(key + dim + to_values), _MM_HINT_T1);
-            }
+        fetch_ahead(ahead);
+        if (token >= size) { /* no keys: any number will do */
+            for (int dim = 0; dim < dims; dim++) _mm512_storeu_ps(turned + dim * BLOCK + token, _mm512_setzero_ps());
+            continue;
         }
         for (int dim = 0; dim < dims; dim += PAIR) {
+            fetch_ahead(ahead);
             __m512i rows[LANES], columns[LANES];
             UNROLLED
             for (int i = 0; i < LANES; i++) rows[i] = _mm512_loadu_si512(keys + (token + i) * stride + dim);
