@@ -1,4 +1,4 @@
-"""The task of the measured requests: ``rag_qa`` as it is configured here, with speculation."""
+"""The task of the measured requests: ``rag_qa`` as it is configured here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from gateway.store.watch import ConfigStore
 
 TASK = "rag_bench"
 LIKE = "rag_qa"
-_SPECULATION = {"mode": "entropy"}
 
 
 def write_task(folder: Path) -> TaskDocument:
@@ -21,7 +20,7 @@ def write_task(folder: Path) -> TaskDocument:
     task = ConfigStore.open(config_folder()).snapshot.tasks.get(LIKE)
     if task is None:
         raise CommandError(f"{config_folder()} has no task {LIKE!r}")
-    fields = task.model_dump(mode="json", exclude_unset=True) | {"speculation": _SPECULATION}
+    fields = task.model_dump(mode="json", exclude_unset=True)
     fields.pop("calibration", None)
     (folder / "tasks").mkdir(parents=True)
     for name in (TASK, "default"):

@@ -100,7 +100,7 @@ def test_speedups_are_sums_over_questions_and_rounds_of_a_question_count_once() 
     assert generate.answer_rate.mean == pytest.approx(0.5)
 
 
-def test_the_task_is_the_configured_one_with_speculation(tmp_path: Path) -> None:
+def test_the_task_is_the_configured_one(tmp_path: Path) -> None:
     write_task(tmp_path / "configs")
     tasks = ConfigStore.open(tmp_path / "configs").snapshot.tasks
     like = ConfigStore.open(config_folder()).snapshot.tasks[LIKE]
