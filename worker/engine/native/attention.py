@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from worker.engine.architecture import Architecture
@@ -104,9 +105,29 @@ class _Step:
             keys, _ = self.store.read(slice(piece.slot, piece.slot + 1), piece.end)
             piece.look.add(rows.view(-1, shape.num_heads, shape.head_dim), keys[index][0])
         if piece.kept is not None:
-            keys_kept, _ = piece.kept.read(index, piece.end)
-            place = torch.tensor([[each.row, 1, 0, keys_kept.shape[2] - 1]])
-            self._call(fused, keys_kept.data_ptr(), place, out)
+            kept_keys, kept_values = piece.kept.read(index, piece.end)
+            if self._are_as_stored(kept_keys, kept_values):
+                place = torch.tensor([[each.row, 1, 0, kept_keys.shape[2] - 1]])
+                self._call(fused, kept_keys.data_ptr(), place, out)
+            else:
+                out[each.row] = self._attend_elsewhere(fused[each.row], kept_keys, kept_values)
+
+    def _are_as_stored(self, keys: Tensor, values: Tensor) -> bool:
+        """Say whether keys and values [1, kv_heads, tokens, head_dim] lie as they do in a slot."""
+        head_dim, width = self.architecture.head_dim, self.store.rows[0].shape[1]
+        strides = (head_dim, width, 1)
+        to_values = width // 2 * keys.element_size()
+        return (
+            keys.stride()[1:] == values.stride()[1:] == strides
+            and values.data_ptr() - keys.data_ptr() == to_values
+        )
+
+    def _attend_elsewhere(self, fused: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Attend with one row, by PyTorch, to keys and values that lie in any other way."""
+        shape = self.architecture
+        queries = fused[: shape.num_heads * shape.head_dim].view(1, shape.num_heads, 1, shape.head_dim)
+        attended = F.scaled_dot_product_attention(queries, keys.float(), values.float(), enable_gqa=True)
+        return attended.flatten()
 
     def _call(self, fused: Tensor, tokens: int, pieces: Tensor, out: Tensor) -> None:
         shape = self.architecture

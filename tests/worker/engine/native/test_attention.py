@@ -175,7 +175,8 @@ def test_what_is_no_number_stays_in_its_sequence() -> None:
     assert torch.isfinite(attended[[0, 2, 3, 4, 5, 6]]).all()
 
 
-def test_a_piece_may_have_rows_of_its_own_and_be_looked_at() -> None:
+@pytest.mark.parametrize("lie_apart", [False, True])
+def test_a_piece_may_have_rows_of_its_own_and_be_looked_at(lie_apart: bool) -> None:
     case = Case.of(architecture_of())
     case.attend([piece(0, 0, 100)], case.random(100))
     fused = case.random(3, 8)
@@ -186,7 +187,7 @@ def test_a_piece_may_have_rows_of_its_own_and_be_looked_at() -> None:
             assert (layer, end) == (1, 101)
             rows = case.store.rows[1][40:101].view(1, 61, -1, 64).transpose(1, 2)
             keys, values = rows.clone(memory_format=torch.preserve_format).chunk(2, 1)
-            return keys, values
+            return (keys.contiguous(), values.contiguous()) if lie_apart else (keys, values)
 
     class Look:
         def add(self, queries: Tensor, keys: Tensor) -> None:
