@@ -135,6 +135,11 @@ def test_inputs_that_the_native_kernels_do_not_take_are_refused() -> None:
         native_int8_linear(random(40, 97), None)
     with pytest.raises(ValueError, match="blocks of 32, and there are 48 inputs"):
         native_spread_int8_linear(random(40, 48), None)
+    with pytest.raises(ValueError, match=r"a bias of \[39\] for 40 outputs"):
+        native_int8_linear(random(40, 96), random(39))
+    for factory in (native_int8_linear, native_spread_int8_linear):
+        with pytest.raises(ValueError, match="do not fit each other"):
+            factory(random(40, 96), None)(random(3, 92))
 
 
 @pytest.mark.skipif(NATIVE is None or not NATIVE.has_int8, reason="no native kernels for int8 here")

@@ -14,7 +14,7 @@ from worker.engine.architecture import Architecture
 from worker.engine.attention import LayerAttention, norm_heads_
 from worker.engine.batch import Layout, Piece
 from worker.engine.kv import KVStore
-from worker.engine.native.kernels import Kernels, native_kernels
+from worker.engine.native.kernels import Kernels, as_rows, native_kernels
 from worker.engine.rotary import Rotary
 from worker.engine.weights import LayerWeights
 
@@ -76,6 +76,7 @@ class _Step:
 
     def attend(self, index: int, fused: Tensor, layer: LayerWeights) -> Tensor:
         shape = self.architecture
+        fused = as_rows(fused, shape.num_fused_heads * shape.head_dim)
         norm_heads_(fused, layer, shape)
         tokens = self.store.rows[index].data_ptr()
         self.kernels.rotate_and_store(

@@ -11,8 +11,8 @@ from torch import Tensor
 from worker.engine.huge_pages import MemoryRange
 from worker.engine.int8 import Codes, spread_weight
 from worker.engine.linear import Linear
-from worker.engine.native.kernels import native_kernels
-from worker.engine.native.linear import NO_NORM, PANEL
+from worker.engine.native.kernels import as_rows, native_kernels
+from worker.engine.native.linear import NO_NORM, PANEL, check_bias
 
 _INPUTS_AT_ONCE = 4
 _SPREAD_BLOCK = 32
@@ -40,7 +40,8 @@ class NativeInt8Linear:
         """Project float32 [rows, inputs], a row divided by sqrt(|x|² + eps_length²) if eps_length >= 0."""
         kernels = native_kernels()
         assert kernels is not None, "made by native_int8_linear"
-        rows = x.clone(memory_format=torch.contiguous_format) if self.is_spread else x.contiguous()
+        rows = as_rows(x, _INPUTS_AT_ONCE * self.panels.shape[1])
+        rows = rows.clone() if self.is_spread else rows  # it is written over
         num_rows, num_inputs = rows.shape
         codes, scales = torch.empty(rows.shape, dtype=torch.uint8), torch.empty(num_rows)
         kernels.round_rows(
@@ -78,7 +79,7 @@ class NativeInt8Linear:
 def native_int8_linear(weight: Tensor, bias: Tensor | None) -> Linear:
     """Round a float32 CPU weight [outputs, inputs] and lay it out in panels.
 
-    Raises ValueError where the number of inputs is no multiple of 4.
+    Raises ValueError where the number of inputs is no multiple of 4 or the bias does not fit.
     """
     if weight.shape[1] % _INPUTS_AT_ONCE:
         raise ValueError(f"native kernels take inputs by fours, and there are {weight.shape[1]}")
@@ -97,8 +98,9 @@ def native_spread_int8_linear(weight: Tensor, bias: Tensor | None) -> Linear:
 
 
 def _in_panels(weight: Tensor, bias: Tensor | None, *, is_spread: bool) -> NativeInt8Linear:
-    codes = Codes.of(weight)
     num_outputs, num_inputs = weight.shape
+    check_bias(bias, num_outputs)
+    codes = Codes.of(weight)
     filled = F.pad(codes.values, (0, 0, 0, -num_outputs % PANEL))
     panels = (
         filled.view(-1, PANEL, num_inputs // _INPUTS_AT_ONCE, _INPUTS_AT_ONCE).transpose(1, 2).contiguous()

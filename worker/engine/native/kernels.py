@@ -11,7 +11,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-import torch  # noqa: F401  # its OpenMP is loaded first, and is then ours too: one pool of threads
+import torch  # its OpenMP is loaded first, and is then ours too: one pool of threads
+from torch import Tensor
 
 from worker.engine.architecture import Architecture
 
@@ -89,13 +90,28 @@ def fit(architecture: Architecture) -> bool:
     shape = architecture
     attention_width = shape.num_heads * shape.head_dim
     return (
-        shape.head_dim % _DIMS_AT_ONCE == 0
+        shape.num_heads % shape.num_kv_heads == 0
+        and shape.head_dim % _DIMS_AT_ONCE == 0
         and shape.head_dim <= _MAX_HEAD_DIM
         and shape.num_heads <= _MAX_HEADS_PER_KEY_HEAD * shape.num_kv_heads
         and shape.hidden_size % _INPUTS_AT_ONCE == 0
         and shape.intermediate_size % _SPREAD_BLOCK == 0
         and max(shape.hidden_size, shape.intermediate_size, attention_width) <= _MAX_INPUTS
     )
+
+
+def as_rows(x: Tensor, num_inputs: int) -> Tensor:
+    """Return ``x`` [rows, num_inputs] as kernels read it. Raises ValueError where it is anything else.
+
+    Kernels believe what they are told, and weights come from files: a shape that does not fit must not become
+    a read beyond memory.
+    """
+    if x.dtype != torch.float32 or x.dim() != 2 or x.shape[1] != num_inputs:
+        found = f"{list(x.shape)} of {str(x.dtype).removeprefix('torch.')}"
+        raise ValueError(
+            f"the model's weights do not fit each other: {found} where [rows, {num_inputs}] is read"
+        )
+    return x.contiguous()
 
 
 def _declared(function: Any, argument_types: tuple[Any, ...]) -> Callable[..., None]:

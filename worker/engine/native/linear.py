@@ -11,7 +11,7 @@ from torch import Tensor
 
 from worker.engine.huge_pages import MemoryRange
 from worker.engine.linear import Linear
-from worker.engine.native.kernels import native_kernels
+from worker.engine.native.kernels import as_rows, native_kernels
 from worker.engine.weights import FoldedNorm, Norm, NormedLinear, NormedProjection
 
 PANEL = 32
@@ -36,7 +36,7 @@ class NativeLinear:
         """Project float32 [rows, inputs], a row divided by sqrt(|x|² + eps_length²) if eps_length >= 0."""
         kernels = native_kernels()
         assert kernels is not None, "made by native_linear"
-        rows = x.contiguous()
+        rows = as_rows(x, 2 * self.panels.shape[1])
         y = torch.empty(len(rows), self.num_outputs)
         kernels.project(
             rows.data_ptr(),
@@ -80,14 +80,21 @@ class NativeNormedLinear:
         return self.linear.project(residual, self.eps_length)
 
 
+def check_bias(bias: Tensor | None, num_outputs: int) -> None:
+    """Raise ValueError where it is for another number of outputs."""
+    if bias is not None and bias.shape != (num_outputs,):
+        raise ValueError(f"a bias of {list(bias.shape)} for {num_outputs} outputs")
+
+
 def native_linear(weight: Tensor, bias: Tensor | None) -> Linear:
     """Lay out a CPU weight [outputs, inputs] in panels; it is rounded to bf16 if it is not already.
 
-    Raises ValueError where the number of inputs is odd.
+    Raises ValueError where the number of inputs is odd or the bias does not fit.
     """
     num_outputs, num_inputs = weight.shape
     if num_inputs % 2:
         raise ValueError(f"native kernels take inputs in pairs, and there are {num_inputs}")
+    check_bias(bias, num_outputs)
     filled = F.pad(weight.to(torch.bfloat16), (0, 0, 0, -num_outputs % PANEL))
     panels = filled.view(-1, PANEL, num_inputs // 2, 2).transpose(1, 2).contiguous()
     return NativeLinear(panels, num_outputs, None if bias is None else bias.float().contiguous())
@@ -104,7 +111,8 @@ def native_gated(gate_up: Tensor) -> Tensor:
     """Return silu(gate) * up of float32 [tokens, 2 * inner], gates before ups."""
     kernels = native_kernels()
     assert kernels is not None, "made by native_linear"
-    num_tokens, width = gate_up.shape
-    gated = torch.empty(num_tokens, width // 2)
-    kernels.gate(gate_up.data_ptr(), num_tokens, width // 2, gated.data_ptr())
+    inner = gate_up.shape[1] // 2
+    rows = as_rows(gate_up, 2 * inner)
+    gated = torch.empty(len(rows), inner)
+    kernels.gate(rows.data_ptr(), len(rows), inner, gated.data_ptr())
     return gated

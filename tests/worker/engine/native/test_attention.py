@@ -158,6 +158,12 @@ def test_keys_and_values_are_written_as_torch_rounds_them() -> None:
     assert not case.store.rows[1][SLOT_TOKENS + 12 :].any()
 
 
+def test_rows_of_another_width_are_refused_before_they_are_read() -> None:
+    case = Case.of(architecture_of())
+    with pytest.raises(ValueError, match="do not fit each other"):
+        case.attend([piece(0, 0, 2)], case.random(2)[:, :-64])
+
+
 def test_scores_of_thousands_do_not_overflow() -> None:
     case = Case.of(architecture_of())
     fused, whole = case.random(90) * 10, piece(0, 0, 90)

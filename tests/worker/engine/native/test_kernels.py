@@ -77,6 +77,7 @@ def test_they_take_models_whose_sizes_fit() -> None:
     assert fit(architecture())
     assert fit(architecture(head_dim=128, num_heads=32, num_kv_heads=8))
     unfit: list[dict[str, int]] = [
+        {"num_kv_heads": 2},
         {"head_dim": 80},
         {"head_dim": 160},
         {"num_heads": 97, "num_kv_heads": 1},

@@ -89,6 +89,17 @@ def test_a_norm_that_is_not_folded_stays_apart() -> None:
     assert isinstance(native_normed(norm, native_linear(random(4, 16), None)), NormedLinear)
 
 
+def test_shapes_that_do_not_fit_are_refused_before_they_are_read() -> None:
+    linear = linear_of(random(40, 16))
+    for x in (random(3, 18), random(3, 14), random(3, 16).bfloat16(), random(16)):
+        with pytest.raises(ValueError, match="do not fit each other"):
+            linear(x)
+    with pytest.raises(ValueError, match=r"a bias of \[39\] for 40 outputs"):
+        native_linear(random(40, 16), random(39))
+    with pytest.raises(ValueError, match="do not fit each other"):
+        native_gated(random(2, 7))
+
+
 def test_an_odd_number_of_inputs_is_refused() -> None:
     with pytest.raises(ValueError, match="in pairs, and there are 7"):
         native_linear(random(4, 7), None)
