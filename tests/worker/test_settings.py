@@ -49,6 +49,7 @@ def test_a_secret_shows_in_no_representation_and_no_error(monkeypatch: pytest.Mo
         ("NG_WORKER_MAX_BATCH", "-1"),
         ("NG_WORKER_PING_S", "0"),
         ("NG_WORKER_WEIGHTS", "int4"),
+        ("NG_WORKER_KERNELS", "fast"),
         ("NG_REDIS_URL_FILE", "/no/such/file"),
     ],
 )
