@@ -54,7 +54,7 @@ class TorchAttention:
             self._architecture,
             self._store,
             rotary.at(layout.positions),
-            layout.slots * self._store.slot_tokens + layout.positions,
+            self._store.places(layout.slots, layout.positions),
             [self._cached(segment, rotary.cos.dtype) for segment in segments],
         )
 

@@ -19,12 +19,12 @@ from worker.engine.rotation import hadamard, largest_power_of_two
 
 LARGEST_CODE = 127
 """Codes are symmetric around 0: -128 is not used."""
-_ZERO_POINT = 128
+ZERO_POINT = 128
 """oneDNN's fast kernels take activations as unsigned bytes."""
 _SIGN_BIT = torch.tensor(-128, dtype=torch.int8)
 _SMALLEST_SCALE = torch.tensor(1e-30)
 """So that a row of zeros has a scale."""
-_SPREAD_BLOCK = 32
+SPREAD_BLOCK = 32
 """Measured: 16 to 512 lose about the same, and the cost grows with the block."""
 
 
@@ -66,7 +66,7 @@ class Int8Linear:
         if self.spread is not None:
             x = torch.mm(x.view(-1, len(self.spread)), self.spread).view(x.shape)
         codes = Codes.of(x)
-        arguments = (codes.unsigned_(), 1.0, _ZERO_POINT, self.packed, self.output_scales, self.zero_points)
+        arguments = (codes.unsigned_(), 1.0, ZERO_POINT, self.packed, self.output_scales, self.zero_points)
         y = _product()(*arguments, None, 1.0, 0, torch.float32, "none", [], "").mul_(codes.scales)
         return y if self.bias is None else y.add_(self.bias)
 
@@ -92,7 +92,7 @@ def spread_int8_linear(weight: Tensor, bias: Tensor | None) -> Linear:
 
 def spread_weight(weight: Tensor) -> tuple[Tensor, int]:
     """Return the weight for inputs that Hadamard's matrix mixes block by block, and the block's size."""
-    block = largest_power_of_two(weight.shape[1], _SPREAD_BLOCK)
+    block = largest_power_of_two(weight.shape[1], SPREAD_BLOCK)
     return (weight.view(len(weight), -1, block) @ hadamard(block) / block).flatten(1), block
 
 

@@ -103,6 +103,10 @@ class KVStore:
     def num_bytes(self) -> int:
         return self._all.nbytes
 
+    def places(self, slots: Tensor, positions: Tensor) -> Tensor:
+        """Return which of ``rows`` belong to these positions of these slots, int64 each."""
+        return slots * self.slot_tokens + positions
+
     def read(self, slots: slice, length: int) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Return views of keys and of values by layer, each [slots, kv_heads, length, head_dim]."""
         keys, values = self._all[:, slots, :length].transpose(2, 3).chunk(2, 2)

@@ -14,7 +14,7 @@ from worker.engine.architecture import Architecture
 from worker.engine.attention import LayerAttention, norm_heads_
 from worker.engine.batch import Layout, Piece
 from worker.engine.kv import KVStore
-from worker.engine.native.kernels import Kernels, as_rows, native_kernels
+from worker.engine.native.kernels import Kernels, as_rows, kernels_at_hand
 from worker.engine.rotary import Rotary
 from worker.engine.weights import LayerWeights
 
@@ -26,9 +26,7 @@ class NativeAttention:
     """
 
     def __init__(self, architecture: Architecture, store: KVStore) -> None:
-        kernels = native_kernels()
-        assert kernels is not None, "asked for before"
-        self._kernels = kernels
+        self._kernels = kernels_at_hand()
         self._architecture = architecture
         self._store = store
 
@@ -46,7 +44,7 @@ class NativeAttention:
             self._store,
             rotary,
             layout.positions,
-            layout.slots * self._store.slot_tokens + layout.positions,
+            self._store.places(layout.slots, layout.positions),
             torch.tensor(in_slots, dtype=torch.int64),
             tuple(_Apart(row, piece) for piece, row in rows if piece.kept or piece.look),
         )

@@ -9,14 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from worker.engine.huge_pages import MemoryRange
-from worker.engine.int8 import Codes, spread_weight
+from worker.engine.int8 import SPREAD_BLOCK, ZERO_POINT, Codes, spread_weight
 from worker.engine.linear import Linear
-from worker.engine.native.kernels import as_rows, native_kernels
+from worker.engine.native.kernels import INPUTS_AT_ONCE, as_rows, kernels_at_hand
 from worker.engine.native.linear import NO_NORM, PANEL, check_bias
-
-_INPUTS_AT_ONCE = 4
-_SPREAD_BLOCK = 32
-_ZERO_POINT = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +34,8 @@ class NativeInt8Linear:
 
     def project(self, x: Tensor, eps_length: float) -> Tensor:
         """Project float32 [rows, inputs], a row divided by sqrt(|x|² + eps_length²) if eps_length >= 0."""
-        kernels = native_kernels()
-        assert kernels is not None, "made by native_int8_linear"
-        rows = as_rows(x, _INPUTS_AT_ONCE * self.panels.shape[1])
+        kernels = kernels_at_hand()
+        rows = as_rows(x, INPUTS_AT_ONCE * self.panels.shape[1])
         rows = rows.clone() if self.is_spread else rows  # it is written over
         num_rows, num_inputs = rows.shape
         codes, scales = torch.empty(rows.shape, dtype=torch.uint8), torch.empty(num_rows)
@@ -81,7 +76,7 @@ def native_int8_linear(weight: Tensor, bias: Tensor | None) -> Linear:
 
     Raises ValueError where the number of inputs is no multiple of 4 or the bias does not fit.
     """
-    if weight.shape[1] % _INPUTS_AT_ONCE:
+    if weight.shape[1] % INPUTS_AT_ONCE:
         raise ValueError(f"native kernels take inputs by fours, and there are {weight.shape[1]}")
     return _in_panels(weight, bias, is_spread=False)
 
@@ -92,7 +87,7 @@ def native_spread_int8_linear(weight: Tensor, bias: Tensor | None) -> Linear:
     Raises ValueError where the number of inputs is no multiple of 32.
     """
     mixed, block = spread_weight(weight)
-    if block != _SPREAD_BLOCK:
+    if block != SPREAD_BLOCK:
         raise ValueError(f"native kernels mix blocks of 32, and there are {weight.shape[1]} inputs")
     return _in_panels(mixed, bias, is_spread=True)
 
@@ -102,13 +97,11 @@ def _in_panels(weight: Tensor, bias: Tensor | None, *, is_spread: bool) -> Nativ
     check_bias(bias, num_outputs)
     codes = Codes.of(weight)
     filled = F.pad(codes.values, (0, 0, 0, -num_outputs % PANEL))
-    panels = (
-        filled.view(-1, PANEL, num_inputs // _INPUTS_AT_ONCE, _INPUTS_AT_ONCE).transpose(1, 2).contiguous()
-    )
+    panels = filled.view(-1, PANEL, num_inputs // INPUTS_AT_ONCE, INPUTS_AT_ONCE).transpose(1, 2).contiguous()
     return NativeInt8Linear(
         panels,
         codes.scales.flatten(),
-        _ZERO_POINT * codes.values.sum(1, dtype=torch.int32),
+        ZERO_POINT * codes.values.sum(1, dtype=torch.int32),
         None if bias is None else bias.float().contiguous(),
         is_spread,
     )

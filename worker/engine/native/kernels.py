@@ -15,6 +15,7 @@ import torch  # its OpenMP is loaded first, and is then ours too: one pool of th
 from torch import Tensor
 
 from worker.engine.architecture import Architecture
+from worker.engine.int8 import SPREAD_BLOCK
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +23,8 @@ MODULE = "worker.engine.native._kernels"
 _MAX_HEAD_DIM = 128
 _MAX_HEADS_PER_KEY_HEAD = 96
 _DIMS_AT_ONCE = 32
-_INPUTS_AT_ONCE = 4
-_SPREAD_BLOCK = 32
+INPUTS_AT_ONCE = 4
+"""Of int8 weights; bf16 ones take two."""
 _MAX_INPUTS = 65_536
 """Sums of so many products of bytes are within 32 bits."""
 
@@ -85,6 +86,13 @@ def native_kernels() -> Kernels | None:
     )
 
 
+def kernels_at_hand() -> Kernels:
+    """Return the kernels to whoever was made for them: they are there."""
+    kernels = native_kernels()
+    assert kernels is not None, "nothing is made for kernels that are not there"
+    return kernels
+
+
 def fit(architecture: Architecture) -> bool:
     """Say whether all products and the attention of such a model have the sizes that the kernels take."""
     shape = architecture
@@ -94,8 +102,8 @@ def fit(architecture: Architecture) -> bool:
         and shape.head_dim % _DIMS_AT_ONCE == 0
         and shape.head_dim <= _MAX_HEAD_DIM
         and shape.num_heads <= _MAX_HEADS_PER_KEY_HEAD * shape.num_kv_heads
-        and shape.hidden_size % _INPUTS_AT_ONCE == 0
-        and shape.intermediate_size % _SPREAD_BLOCK == 0
+        and shape.hidden_size % INPUTS_AT_ONCE == 0
+        and shape.intermediate_size % SPREAD_BLOCK == 0
         and max(shape.hidden_size, shape.intermediate_size, attention_width) <= _MAX_INPUTS
     )
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from worker.engine.huge_pages import MemoryRange
 from worker.engine.linear import Linear
-from worker.engine.native.kernels import as_rows, native_kernels
+from worker.engine.native.kernels import as_rows, kernels_at_hand
 from worker.engine.weights import FoldedNorm, Norm, NormedLinear, NormedProjection
 
 PANEL = 32
@@ -34,11 +34,9 @@ class NativeLinear:
 
     def project(self, x: Tensor, eps_length: float) -> Tensor:
         """Project float32 [rows, inputs], a row divided by sqrt(|x|² + eps_length²) if eps_length >= 0."""
-        kernels = native_kernels()
-        assert kernels is not None, "made by native_linear"
         rows = as_rows(x, 2 * self.panels.shape[1])
         y = torch.empty(len(rows), self.num_outputs)
-        kernels.project(
+        kernels_at_hand().project(
             rows.data_ptr(),
             len(rows),
             rows.shape[1],
@@ -109,10 +107,8 @@ def native_normed(norm: Norm, linear: Linear) -> NormedProjection:
 
 def native_gated(gate_up: Tensor) -> Tensor:
     """Return silu(gate) * up of float32 [tokens, 2 * inner], gates before ups."""
-    kernels = native_kernels()
-    assert kernels is not None, "made by native_linear"
     inner = gate_up.shape[1] // 2
     rows = as_rows(gate_up, 2 * inner)
     gated = torch.empty(len(rows), inner)
-    kernels.gate(rows.data_ptr(), len(rows), inner, gated.data_ptr())
+    kernels_at_hand().gate(rows.data_ptr(), len(rows), inner, gated.data_ptr())
     return gated
