@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from gateway.replay.comparison import is_batch_independent, number_format
+from gateway.replay.comparison import is_batch_independent
 from gateway.replay.environment import environment_changes
 from gateway.replay.recorded import Decoding
 from gateway.replay.side import Side, decoded_side, recorded_side
@@ -50,7 +50,7 @@ def why_decode_again(trace: ChoiceSteps, recorded: Mapping[str, Any], now: Mappi
     if differing := environment_changes(recorded, now):
         return f"this worker differs from the one that decoded it ({', '.join(differing)})"
     largest = max((step.batch_size for step in trace.steps), default=1)
-    if largest > 1 and number_format(recorded) != "fp32" and not is_batch_independent(recorded):
+    if largest > 1 and not is_batch_independent(recorded):
         return f"it was decoded in a batch of up to {largest}, where rounding differs"
     return None
 

@@ -46,8 +46,8 @@ def number_format(environment: Mapping[str, Any], default: str = "") -> str:
 
 
 def is_batch_independent(environment: Mapping[str, Any]) -> bool:
-    """Say whether such a worker computes a text the same to the last bit whatever runs beside it."""
-    return environment.get("kernels") == "native"
+    """Say whether company changes nothing of a text there: no bit by native kernels, no token in fp32."""
+    return environment.get("kernels") == "native" or number_format(environment) == "fp32"
 
 
 def wider_tolerance(recorded: str, replayed: str) -> Tolerance:
